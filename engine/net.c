@@ -22,7 +22,7 @@ const char *rf_addr_format(const struct rf_addr *addr, char text[RF_ADDR_TEXT])
 		inet_ntop(AF_INET6, addr->ip, ip, sizeof(ip));
 		if (addr->scope)
 			snprintf(scope, sizeof(scope), "%%%u", addr->scope);
-		snprintf(text, RF_ADDR_TEXT, "[%s%s]:%u", ip, scope, addr->port);
+		snprintf(text, RF_ADDR_TEXT, "[%.39s%.11s]:%u", ip, scope, addr->port);
 		break;
 	case RF_ADDR_SIM:
 		snprintf(text, RF_ADDR_TEXT, "sim-%u:%u",
