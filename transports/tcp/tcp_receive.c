@@ -410,6 +410,7 @@ int tcp_in_create(struct tcp_peer *peer, unsigned lane, struct rf_stream *stream
 		  struct tcp_in **made)
 {
 	struct tcp_in *in = aligned_alloc(64, (sizeof(*in) + 63) & ~(size_t)63);
+	int status;
 
 	if (!in)
 		return RF_ERR_NOMEM;
@@ -422,7 +423,12 @@ int tcp_in_create(struct tcp_peer *peer, unsigned lane, struct rf_stream *stream
 	in->stream = stream;
 	in->readable = true;
 	in->at = in->end = in->stash;
-	set_interest(in, true);
+	status = stream->ops->watch(stream, RF_NET_DATA, &in->watch, RF_NET_IN);
+	if (status != RF_OK) {
+		free(in);
+		return status;
+	}
+	in->interested = true;
 	tcp_work_add(peer->tcp, &in->work);
 	*made = in;
 	return RF_OK;

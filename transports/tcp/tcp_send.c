@@ -96,8 +96,10 @@ static int gather(struct tcp_out *out, struct iovec *iov, size_t *total)
 	return count;
 }
 
+/* One that lingers is gone afterwards. */
 static void broken(struct tcp_out *out, int status, const char *reason)
 {
+	out->blocked = true;
 	if (out->endpoint)
 		tcp_peer_out_broken(out->endpoint->peer, status, reason);
 	else
@@ -191,18 +193,19 @@ static int report_sent(struct tcp_out *out, struct rf_transport_event *event)
 static int run(struct tcp_work *work, struct rf_transport_event *event)
 {
 	struct tcp_out *out = TCP_CONTAINER(work, struct tcp_out, work);
+	struct tcp_peer *peer;
 	int status = RF_ERR_AGAIN;
 
 	if (!out->endpoint)
 		return run_lingering(out);
-	if (out->readable && !look_for_the_end(out))
+	peer = out->endpoint->peer;
+	if (out->readable)
+		look_for_the_end(out);
+	if (!peer->dead && !tcp_out_idle(out))
+		flush(out);
+	tcp_peer_settle(peer);
+	if (peer->dead)
 		return RF_ERR_AGAIN;
-	if (!tcp_out_idle(out)) {
-		if (!flush(out))
-			return RF_ERR_AGAIN;
-		if (tcp_out_idle(out))
-			tcp_peer_settle(out->endpoint->peer);
-	}
 	trim(out);
 	if (out->first != out->sent)
 		status = report_sent(out, event);
@@ -274,7 +277,8 @@ int tcp_send(struct rf_endpoint *base, const struct rf_transport_send *send)
 	slot->silent = position - out->first < out->sent - out->first ||
 		       (send->bytes <= TCP_INLINE_BYTES && copy_payload(slot, 0));
 	trim(out);
-	if (has_work(out))
+	/* A peer that has closed may count as down now that all is sent. */
+	if (has_work(out) || peer->in_ended)
 		tcp_work_add(out->tcp, &out->work);
 	return slot->silent ? RF_SENT_AT_ONCE : RF_OK;
 }
@@ -323,6 +327,7 @@ int tcp_withdraw(struct rf_endpoint *base, uint64_t cookie)
 int tcp_out_create(struct tcp_endpoint *endpoint, struct rf_stream *stream, struct tcp_out **made)
 {
 	struct tcp_out *out = calloc(1, sizeof(*out));
+	int status;
 
 	if (!out)
 		return RF_ERR_NOMEM;
@@ -331,7 +336,12 @@ int tcp_out_create(struct tcp_endpoint *endpoint, struct rf_stream *stream, stru
 	out->tcp = endpoint->peer->tcp;
 	out->endpoint = endpoint;
 	out->stream = stream;
-	set_interest(out, RF_NET_IN);
+	status = stream->ops->watch(stream, RF_NET_DATA, &out->watch, RF_NET_IN);
+	if (status != RF_OK) {
+		free(out);
+		return status;
+	}
+	out->interest = RF_NET_IN;
 	*made = out;
 	return RF_OK;
 }
