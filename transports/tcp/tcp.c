@@ -363,6 +363,25 @@ static int tcp_create(const struct rf_transport_env *env, struct rf_transport **
 	return RF_OK;
 }
 
+static void destroy_endpoint(struct tcp_endpoint *endpoint, unsigned lanes)
+{
+	if (!endpoint)
+		return;
+	tcp_work_remove(&endpoint->work);
+	for (unsigned lane = 0; lane < lanes; lane++)
+		if (endpoint->out[lane])
+			tcp_out_destroy(endpoint->out[lane]);
+	free(endpoint);
+}
+
+static void destroy_peer(struct tcp_peer *peer)
+{
+	destroy_in_lanes(peer);
+	destroy_endpoint(peer->endpoint, peer->tcp->base.caps.lanes);
+	tcp_work_remove(&peer->work);
+	free(peer);
+}
+
 static void tcp_destroy(struct rf_transport *transport)
 {
 	struct tcp *tcp = TCP_CONTAINER(transport, struct tcp, base);
@@ -372,14 +391,7 @@ static void tcp_destroy(struct rf_transport *transport)
 			struct tcp_peer *peer = tcp->peers[i];
 
 			tcp->peers[i] = peer->next;
-			tcp_peer_fail(peer, RF_ERR_ABORTED, "");
-			destroy_in_lanes(peer);
-			for (unsigned lane = 0; peer->endpoint && lane < tcp->base.caps.lanes;
-			     lane++)
-				if (peer->endpoint->out[lane])
-					tcp_out_destroy(peer->endpoint->out[lane]);
-			free(peer->endpoint);
-			free(peer);
+			destroy_peer(peer);
 		}
 	while (tcp->lingering)
 		tcp_out_destroy(tcp->lingering);

@@ -381,7 +381,7 @@ void tcp_out_linger(struct tcp_out *out)
 								    : 0);
 		slot->silent = true;
 	}
-	if (tcp_out_idle(out) || !out->stream || !whole) {
+	if (tcp_out_idle(out) || !out->stream || !whole || out->endpoint->peer->out_broken) {
 		tcp_out_destroy(out);
 		return;
 	}
