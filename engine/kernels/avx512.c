@@ -3,12 +3,10 @@
  * Kernels for AVX-512: F, BW, DQ and VL. The conversions of avx512_bf16 are of no use here,
  * because they flush denormals.
  *
- * The tests also build this file against an emulation of the intrinsics, so that it is tested on
+ * The tests also include this file after an emulation of the intrinsics, so that it is tested on
  * machines without them.
  */
-#ifdef RF_AVX512_EMULATION
-#include RF_AVX512_EMULATION
-#else
+#ifndef RF_AVX512_EMULATED
 #include <immintrin.h>
 #define RF_TABLE rf_kernels_avx512
 #endif

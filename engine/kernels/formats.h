@@ -21,8 +21,10 @@
 #define RF_PASTE(a, b)  RF_PASTE_(a, b)
 
 /* Vectors a round of the loop: enough to keep the load and store ports busy. */
+#ifndef RF_UNROLLED
 #define RF_UNROLLED 4
-#define RF_UNROLL   _Pragma("GCC unroll 8")
+#endif
+#define RF_UNROLL _Pragma("GCC unroll 8")
 /* For any number of sources. A stack of this depth serves more of them than can be addressed. */
 #define RF_LARGEST_ARITY 8
 #define RF_MANY_DEPTH    60

@@ -3,6 +3,8 @@
 #ifndef RF_KERNELS_INLINE_H
 #define RF_KERNELS_INLINE_H
 
+#ifndef RF_INLINE
 #define RF_INLINE __attribute__((always_inline, unused)) static inline
+#endif
 
 #endif

@@ -8,7 +8,8 @@
 
 #include "engine/kernels/inline.h"
 
-#define RF_TABLE rf_kernels_reference
+#define RF_TABLE    rf_kernels_reference
+#define RF_UNROLLED 1
 
 /* ---- integers: unsigned, so that they wrap -------------------------------------------------- */
 

@@ -18,9 +18,8 @@
 #include "tests/kernels/fpstate.h"
 #include "tests/kernels/oracle.h"
 
-#ifdef RF_HAVE_EMULATED_AVX512
+/* The AVX-512 kernels on any machine: avx512_emulated.c. */
 extern const struct rf_kernel_table rf_kernels_avx512_emulated;
-#endif
 
 #define SOURCES_MAX 128
 
@@ -309,10 +308,10 @@ static void check_conversions(const struct rf_kernel_set *set, rf_dtype narrow)
 	check_conversion(set, narrow, RF_FLOAT32, near_halves, (size_t)PATTERNS * NEAR);
 }
 
-/* The environment names the set; in children, because a process chooses once. */
-static void check_choice(const char *name, const char *expected)
+/* A process chooses once, so each choice is a child's. */
+static void expect_choice(const char *name, const char *expected)
 {
-	int status = 0;
+	int status = 1;
 	pid_t child = fork();
 
 	if (child == 0) {
@@ -329,33 +328,85 @@ static void check_choice(const char *name, const char *expected)
 	}
 }
 
+static void expect_forced(const struct rf_kernel_set *set)
+{
+	const int expected = set->is_supported() ? RF_OK : RF_ERR_UNSUPPORTED;
+
+	if (rf_kernels_force(set->name) == expected &&
+	    (expected != RF_OK || rf_kernels_active() == set))
+		return;
+	fprintf(stderr, "%s cannot be forced\n", set->name);
+	exit(1);
+}
+
 static void check_choices(void)
 {
 	const char *best = NULL;
 
-	for (size_t i = 0; i < rf_kernel_set_count; i++) {
-		const struct rf_kernel_set *set = &rf_kernel_sets[i];
-		const int supported = set->is_supported();
-
-		if (supported)
-			best = set->name;
-		if (rf_kernels_force(set->name) != (supported ? RF_OK : RF_ERR_UNSUPPORTED) ||
-		    (supported && rf_kernels_active() != set)) {
-			fprintf(stderr, "rf_kernels_force(\"%s\") failed\n", set->name);
-			exit(1);
-		}
-	}
+	for (size_t i = 0; i < rf_kernel_set_count; i++)
+		if (rf_kernel_sets[i].is_supported())
+			best = rf_kernel_sets[i].name;
+	expect_choice(NULL, best);
+	expect_choice("no such set", best);
+	for (size_t i = 0; i < rf_kernel_set_count; i++)
+		expect_choice(rf_kernel_sets[i].name,
+			      rf_kernel_sets[i].is_supported() ? rf_kernel_sets[i].name : best);
+	for (size_t i = 0; i < rf_kernel_set_count; i++)
+		expect_forced(&rf_kernel_sets[i]);
 	if (rf_kernels_force("no such set") != RF_ERR_INVALID ||
 	    rf_kernels_force(NULL) != RF_ERR_INVALID) {
-		fprintf(stderr, "rf_kernels_force() accepts what does not exist\n");
+		fprintf(stderr, "a set that does not exist can be forced\n");
 		exit(1);
 	}
-	(void)best;
 }
 
-static int run_tests(void)
+/* The calls that the rest of the library makes go to the set in use. */
+static void check_public_calls(void)
+{
+	const float a[3] = {1, 2, 3}, b[3] = {10, 20, 30};
+	const void *const both[2] = {a, b};
+	float folded[3], averaged[3], finished[3];
+
+	rf_fold2(RF_AVG, RF_FLOAT32, folded, RF_FLOAT32, a, RF_FLOAT32, b, 3);
+	rf_foldp(RF_AVG, RF_FLOAT32, averaged, RF_FLOAT32, both, 2, 3, 2);
+	rf_finish(RF_FLOAT32, finished, RF_FLOAT32, folded, 3, 2);
+	if (folded[2] != 33 || averaged[2] != 16.5f || finished[2] != 16.5f ||
+	    rf_partial_type(RF_BFLOAT16) != RF_FLOAT32 || rf_partial_type(RF_INT8) != RF_INT8) {
+		fprintf(stderr, "rf_fold2(), rf_foldp() or rf_finish() is wrong\n");
+		exit(1);
+	}
+}
+
+static void check_names(void)
+{
+	if (rf_dtype_size(RF_FLOAT16) != 2 || rf_dtype_size(RF_DTYPE_COUNT) != 0 ||
+	    rf_dtype_size((rf_dtype)-1) != 0 ||
+	    strcmp(rf_dtype_name(RF_BFLOAT16), "bfloat16") != 0 ||
+	    rf_dtype_name(RF_DTYPE_COUNT) != NULL || strcmp(rf_op_name(RF_AVG), "avg") != 0 ||
+	    rf_op_name(RF_OP_COUNT) != NULL ||
+	    strcmp(rf_collective_name(RF_REDUCE_SCATTER), "reduce_scatter") != 0 ||
+	    rf_collective_name((rf_collective)-1) != NULL) {
+		fprintf(stderr, "a size or a name is wrong\n");
+		exit(1);
+	}
+}
+
+static void check_bits(const struct rf_kernel_set *set, size_t step)
+{
+	if (!set->is_supported()) {
+		printf("%s: not on this CPU\n", set->name);
+		return;
+	}
+	check_set(set, step);
+	check_conversions(set, RF_FLOAT16);
+	check_conversions(set, RF_BFLOAT16);
+}
+
+static void run_tests(void)
 {
 	const char *given = getenv("RINGFOLD_TEST_SEED");
+	const struct rf_kernel_set emulated = {"avx512, emulated", rf_kernel_sets[0].is_supported,
+					       &rf_kernels_avx512_emulated};
 
 	seed = given != NULL ? strtoull(given, NULL, 0)
 			     : (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
@@ -366,25 +417,20 @@ static int run_tests(void)
 	for (size_t k = 0; k < SOURCES_MAX; k++)
 		buffer_create(&sources[k]);
 
-	for (size_t i = 0; i < rf_kernel_set_count; i++) {
-		const struct rf_kernel_set *set = &rf_kernel_sets[i];
-
-		if (!set->is_supported()) {
-			printf("%s: not on this CPU\n", set->name);
-			continue;
-		}
-		check_set(set, set->table == &rf_kernels_reference ? 7 : 1);
-		check_conversions(set, RF_FLOAT16);
-		check_conversions(set, RF_BFLOAT16);
-	}
-	return 0;
+	check_choices();
+	check_public_calls();
+	check_names();
+	/* The oracle and the emulation are slow: fewer sizes. */
+	for (size_t i = 0; i < rf_kernel_set_count; i++)
+		check_bits(&rf_kernel_sets[i], i == 0 ? 7 : 1);
+	check_bits(&emulated, 5);
 }
 
 int main(int argc, char **argv)
 {
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc > 1 && strcmp(argv[1], "--bench") == 0)
 		return bench_run(argc > 2 && strcmp(argv[2], "--json") == 0);
-	(void)check_choice;
-	check_choices();
-	return run_tests();
+	run_tests();
+	return 0;
 }
