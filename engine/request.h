@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests: a call, or the making of a communicator, in flight; and completion queues.
+ */
+#ifndef RF_REQUEST_H
+#define RF_REQUEST_H
+
+#include "engine/comm.h"
+
+enum rf_request_kind { RF_REQUEST_CALL, RF_REQUEST_CREATE };
+
+struct rf_request {
+	rf_context *context;
+	rf_comm *comm; /* CREATE: the one being made */
+	enum rf_request_kind kind;
+	bool ended;
+	int status; /* once ended */
+	struct rf_timer deadline;
+	rf_cq *cq; /* or NULL */
+	void *user;
+	struct rf_list cq_node;
+	rf_comm **result; /* CREATE: where the communicator is handed out */
+	rf_comm *parent;  /* CREATE by split: the parent, until its part is done */
+};
+
+/* Ends a request: status, completion queue, wake-ups. Once. */
+void rf_request_end(rf_request *request, int status);
+
+#endif
