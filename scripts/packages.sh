@@ -91,6 +91,7 @@ source_tar() { # TOP
         git -C "$1" ls-files -z -c -o --exclude-standard |
             tar -C "$1" --null --ignore-failed-read -T - -c 2>/dev/null
     else
-        tar -C "$1" --exclude='./build*' --exclude=./autom4te.cache -c .
+        # What a distribution archive adds is made again.
+        tar -C "$1" --exclude='./build*' --exclude=./autom4te.cache --exclude=./configure -c .
     fi
 }

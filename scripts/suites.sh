@@ -4,7 +4,8 @@
 # results, one a line: "PASS name", "FAIL name", "SKIP name | why". A command that writes its
 # results to the file $RINGFOLD_RESULTS is counted by them, any other by its exit status (0, 1, or
 # 77: skipped, with the last line that it printed as the reason). For use outside: suites_begin,
-# suite_run, suite_skip, suites_end, and, inside a suite's command, results_of_make_check.
+# suite_run, suite_skip, skips_refuse,
+# suites_end, and, inside a suite's command, results_of_make_check.
 
 suites_begin() { # FOLDER: where the logs go
     suites_logs=$1
@@ -44,7 +45,8 @@ suite_run() { # NAME SECONDS COMMAND...: at most SECONDS
         esac >>"$mine"
     fi
     cat "$mine" >>"$suites_results"
-    if grep -q '^FAIL' "$mine"; then
+    # A test that failed has shown its own log already.
+    if grep -q -x "FAIL $name" "$mine"; then
         echo "    ---- the end of $log"
         tail -n "${RINGFOLD_LOG_LINES:-60}" "$log" | sed 's/^/    | /'
     fi
@@ -53,6 +55,20 @@ suite_run() { # NAME SECONDS COMMAND...: at most SECONDS
     grep -q '^FAIL' "$mine" && status=1 || status=0
     rm -f "$mine"
     return "$status"
+}
+
+# skips_refuse PATTERN...: counts every skip as a failure that matches none of these extended
+# regular expressions (over "name | why").
+skips_refuse() {
+    local allowed line
+    allowed=$(printf '|%s' "$@")
+    while IFS= read -r line; do
+        if [[ $line == SKIP* ]] && ! [[ ${line#SKIP } =~ ${allowed#|} ]]; then
+            line="FAIL ${line#SKIP } (skipped)"
+        fi
+        echo "$line"
+    done <"$suites_results" >"$suites_results.new"
+    mv "$suites_results.new" "$suites_results"
 }
 
 # What failed and what was skipped and why, then the closing line. 1: something failed.
