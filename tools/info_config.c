@@ -29,7 +29,7 @@ static int config_row(struct tool_table *table, struct rf_config *config,
 		      const struct rf_config_row *row)
 {
 	const char *const set = set_in_environment(row->variable);
-	char text[RF_CONFIG_TEXT_BYTES], message[256];
+	char text[RF_CONFIG_TEXT_BYTES], message[256], about[256];
 	const int error =
 		rf_config_set(config, row->variable, set ? set : row->default_value, message);
 	const char *const cells[] = {
@@ -41,9 +41,12 @@ static int config_row(struct tool_table *table, struct rf_config *config,
 		      : "default",
 		row->agreed ? "true" : "false",
 		row->choices ? row->choices : "",
-		row->text,
+		about,
 	};
 
+	snprintf(about, sizeof(about), "%s", row->text);
+	if (row->choices && table->format == TOOL_TEXT)
+		snprintf(about, sizeof(about), "%s (%s)", row->text, row->choices);
 	tool_table_row(table, cells);
 	if (!error)
 		return TOOL_OK;

@@ -18,6 +18,13 @@
 #define SANITIZER ""
 #endif
 
+/* Clang says its name itself. */
+#if defined(__clang__)
+#define COMPILER __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+
 /* The words of RINGFOLD_TRANSPORT are the transports of this build, and "auto". */
 static void each_transport(void (*visit)(const char *name, bool first))
 {
@@ -62,8 +69,7 @@ static const char *kernel_state(const struct rf_kernel_set *set)
 static void print_text(const struct utsname *system)
 {
 	printf("ringfold %s, wire version %d\n", rf_version(), RF_WIRE_VERSION);
-	printf("built by      %s%s%s\n", __VERSION__, SANITIZER[0] ? ", sanitizer " : "",
-	       SANITIZER);
+	printf("built by      %s%s%s\n", COMPILER, SANITIZER[0] ? ", sanitizer " : "", SANITIZER);
 	printf("running on    %s %s, %s\n", system->sysname, system->release, system->machine);
 	printf("transports    ");
 	each_transport(print_name);
@@ -87,7 +93,7 @@ static void print_json(const struct utsname *system)
 	fputs("{", stdout);
 	json_pair("version", rf_version());
 	printf("\"wire_version\": %d,\n ", RF_WIRE_VERSION);
-	json_pair("compiler", __VERSION__);
+	json_pair("compiler", COMPILER);
 	json_pair("sanitizer", SANITIZER);
 	json_pair("system", system->sysname);
 	json_pair("release", system->release);
