@@ -41,14 +41,17 @@ struct rf_context {
 	int cores; /* that this process may use: affinity and cgroup quota */
 
 	pthread_mutex_t lock;
+	atomic_int
+		entering; /* callers that wait for the lock: a spinning driver then lets go of it */
 	/* Under the lock from here on. */
 	struct rf_timers timers;
 	struct rf_map peers; /* by process id (hi): struct rf_peer */
 	struct rf_map comms; /* by communicator id: struct rf_comm, forming ones too */
 	struct rf_list comm_list;
 	struct rf_list ready_calls; /* to be advanced */
-	size_t open_requests;
-	uint64_t random; /* state of rf_context_random() */
+	struct rf_list free_incoming, free_outgoing,
+		free_blocks; /* records kept for reuse: call.c */
+	uint64_t random;     /* state of rf_context_random() */
 
 	/* Listener and control streams: control.c, join.c. */
 	struct rf_listener *listener;

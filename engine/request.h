@@ -19,8 +19,11 @@ struct rf_request {
 	rf_cq *cq; /* or NULL */
 	void *user;
 	struct rf_list cq_node;
-	rf_comm **result; /* CREATE: where the communicator is handed out */
-	rf_comm *parent;  /* CREATE by split: the parent, until its part is done */
+	bool *watcher; /* set to true at the end, for rf_wait_any(); or NULL */
+	void (*then)(
+		struct rf_request *request); /* at the end, instead of handing out: own calls */
+	rf_comm **result;                    /* CREATE: where the communicator is handed out */
+	rf_comm *parent; /* CREATE by split: the parent, until its part is done */
 };
 
 /* Ends a request: status, completion queue, wake-ups. Once. */
