@@ -67,7 +67,6 @@ struct rf_comm {
 
 	/* Failure: failure.c. */
 	struct rf_failure_state *failure; /* NULL while there is none */
-	atomic_bool abort_wanted;
 
 	/* Overlay: overlay.c. */
 	struct rf_link **lifelines;
