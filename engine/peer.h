@@ -35,17 +35,23 @@ struct rf_peer {
 	struct rf_control *control; /* NULL while no control stream is wanted */
 
 	/* data.c */
-	struct rf_transport_peer data; /* what transports know it by */
-	struct rf_transport *transport;
-	struct rf_endpoint *endpoint; /* NULL until a call sends */
-	unsigned lanes_dialling;
+	struct rf_transport_peer data;  /* what transports know it by */
+	struct rf_transport *transport; /* of the endpoint */
+	struct rf_endpoint *endpoint;   /* NULL until a call sends */
+	struct rf_dial **dials;         /* of the endpoint's lanes, NULL where there is none */
+	unsigned dial_count;
 	uint32_t eager_sent;   /* bytes sent without credit, cumulative, wraps */
 	uint32_t eager_acked;  /* of those, freed by the peer as far as it told */
 	uint32_t eager_freed;  /* bytes of the peer's eager segments consumed here, cumulative */
 	uint32_t eager_told;   /* the value of eager_freed that the peer was last told */
 	uint32_t eager_staged; /* bytes of the peer's that are staged here now: bounded by the
 				  budget */
-	struct rf_list blocked_calls; /* calls to advance when the endpoint is writable again */
+	struct rf_list
+		blocked_calls;   /* struct rf_block: to advance when the endpoint is writable */
+	struct rf_list outgoing; /* struct rf_outgoing: posted to it, not completed */
+	struct rf_list staging;  /* struct rf_staged: still arriving */
+	struct rf_timer verdict; /* after a broken data connection: what became of the peer? */
+	char down_reason[160];
 };
 
 /* Finds or makes a peer (addresses are taken when it is made) and takes a reference. */
@@ -105,7 +111,8 @@ int rf_join_on_segment(struct rf_peer *peer, const struct rf_segment *segment,
 		       const uint8_t *payload);                          /* JOIN .. JOIN_FAILED */
 void rf_data_on_eager_freed(struct rf_peer *peer, uint32_t eager_freed); /* every control header */
 
-/* data.c */
+/* data.c: the fields above, before first use; and their end. */
+void rf_data_init(struct rf_peer *peer);
 void rf_data_close(struct rf_peer *peer); /* endpoint and receives; for rf_peer_put() and deaths */
 
 #endif
