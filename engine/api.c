@@ -83,6 +83,11 @@ static size_t my_offset(const rf_comm *comm, const struct rf_task *task)
 	return offset;
 }
 
+static size_t my_count(const rf_comm *comm, const struct rf_task *task)
+{
+	return task->counts ? task->counts[comm->rank] : task->count / (size_t)comm->size;
+}
+
 /* RF_IN_PLACE becomes the address of the input. */
 static void place_input(const rf_comm *comm, struct rf_task *task)
 {
@@ -118,6 +123,12 @@ static int start(rf_comm *comm, struct asked *asked, const rf_call_options *opti
 		status = refuse(comm, asked, "the completion queue is of another context");
 	if (status == RF_OK)
 		status = check(comm, asked, options);
+	if (status == RF_OK && asked->task.collective == RF_REDUCE_SCATTER && !asked->task.recv &&
+	    (my_count(comm, &asked->task) || (asked->task.send == RF_IN_PLACE && asked->task.count)))
+		status = refuse(comm, asked, "the receive buffer is NULL");
+	if (status == RF_OK && asked->task.collective == RF_ALLGATHER && !asked->task.send &&
+	    my_count(comm, &asked->task))
+		status = refuse(comm, asked, "the send buffer is NULL");
 	if (status == RF_OK) {
 		asked->task.order = options ? options->order : RF_ORDER_ANY;
 		if (asked->task.op == RF_AVG && comm->size > 1)

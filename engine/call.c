@@ -215,6 +215,10 @@ int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_ca
 		call->request.cq = options->cq;
 		call->request.user = options->user;
 	}
+	if (setup->then) {
+		call->request.then = setup->then;
+		call->request.user = setup->user;
+	}
 	status = copy_counts(call);
 	if (status != RF_OK)
 		goto fail;

@@ -106,6 +106,10 @@ struct rf_call_setup {
 	struct rf_task task;
 	rf_wire wire;
 	const rf_call_options *options;
+	/* The library's own calls: called at the end instead of handing the request out; it must
+	 * rf_request_finish() it. user is its request->user. */
+	void (*then)(struct rf_request *request);
+	void *user;
 };
 int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_call **call);
 void rf_call_free(struct rf_call *call); /* after its end was handed out */

@@ -38,7 +38,7 @@ int rf_request_finish(rf_request *request)
 	rf_timer_clear(&request->context->timers, &request->deadline);
 	request->context->open_requests--;
 	if (request->kind == RF_REQUEST_CREATE) {
-		if (status == RF_OK && request->result)
+		if (status == RF_OK)
 			*request->result = request->comm;
 		else if (request->comm)
 			rf_comm_free(request->comm);
@@ -271,6 +271,9 @@ int rf_cancel(rf_request *request)
 	if (!request->ended && request->kind == RF_REQUEST_CALL) {
 		rf_comm_fail(request->comm, RF_SEGMENT_ABORT, RF_ERR_ABORTED, &request->comm->rank,
 			     1, "a call was cancelled by its user");
+	} else if (!request->ended && request->parent) {
+		rf_comm_fail(request->parent, RF_SEGMENT_ABORT, RF_ERR_ABORTED,
+			     &request->parent->rank, 1, "a split was cancelled by its user");
 	} else if (!request->ended) {
 		rf_join_cancel(request->comm);
 		rf_request_end(request, RF_ERR_ABORTED);
