@@ -63,17 +63,18 @@ static void create_context(struct world *world, const struct world_setup *setup,
 {
 	rf_context_options options = RF_CONTEXT_OPTIONS_INIT;
 	struct rf_context_setup how = {.transport_ops = sim_transports,
-	                               .simulated = true,
-	                               .no_payload = setup->no_payload,
-	                               .random_seed = setup->seed * 4096 + (uint64_t)rank + 1};
+				       .simulated = true,
+				       .no_payload = setup->no_payload,
+				       .random_seed = setup->seed * 4096 + (uint64_t)rank + 1};
 	unsigned host = (unsigned)(rank / setup->ranks_per_host);
 
 	options.log = keep_log;
 	options.log_user = world;
-	options.log_level = world->log_level > RF_LOG_WARN ? (rf_log_level)world->log_level : RF_LOG_WARN;
+	options.log_level =
+		world->log_level > RF_LOG_WARN ? (rf_log_level)world->log_level : RF_LOG_WARN;
 	WORLD_CHECK(rf_sim_net_create(world->sim, host, &how.net) == RF_OK, "no net");
 	WORLD_CHECK(rf_context_create_with(&options, &how, &world->contexts[rank]) == RF_OK,
-	            "rank %d: no context: %s", rank, world->last_log);
+		    "rank %d: no context: %s", rank, world->last_log);
 	configure(world->contexts[rank], setup);
 }
 
@@ -108,17 +109,17 @@ void world_join_all(struct world *world)
 		options.master_addr = "sim-0";
 		options.master_port = 7880;
 		status = rf_comm_icreate(world->contexts[rank], &options, &world->comms[rank],
-		                         &requests[rank]);
+					 &requests[rank]);
 		WORLD_CHECK(status == RF_OK, "rank %d cannot begin to join: %s", rank,
-		            rf_strerror(status));
+			    rf_strerror(status));
 	}
 	WORLD_CHECK(world_run(world, requests, (size_t)world->size, UINT64_MAX),
-	            "the ranks do not find each other: %s", world->last_log);
+		    "the ranks do not find each other: %s", world->last_log);
 	for (int rank = 0; rank < world->size; rank++) {
 		int status = world_take(&requests[rank]);
 
-		WORLD_CHECK(status == RF_OK, "rank %d did not join: %s: %s", rank, rf_strerror(status),
-		            world->last_log);
+		WORLD_CHECK(status == RF_OK, "rank %d did not join: %s: %s", rank,
+			    rf_strerror(status), world->last_log);
 	}
 	free(requests);
 }
@@ -137,13 +138,14 @@ bool world_step(struct world *world)
 	case RF_SIM_RUN:
 		if (rf_context_drive(world->contexts[process]))
 			rf_sim_again(world->sim, process);
-		rf_sim_set_timer(world->sim, process, rf_context_next_timer(world->contexts[process]));
+		rf_sim_set_timer(world->sim, process,
+				 rf_context_next_timer(world->contexts[process]));
 		return true;
 	case RF_SIM_ALARM:
 		return true;
 	case RF_SIM_LIVELOCK:
 		world_fail("turns in circles at %llu ns",
-		           (unsigned long long)rf_sim_now(world->sim));
+			   (unsigned long long)rf_sim_now(world->sim));
 	case RF_SIM_IDLE:
 		break;
 	}
@@ -188,7 +190,8 @@ int world_take(rf_request **request)
 	int status = (*request)->status;
 
 	WORLD_CHECK((*request)->ended, "a request is taken that has not ended");
-	WORLD_CHECK(rf_wait(request, 0) == status, "the wait tells another status than the request");
+	WORLD_CHECK(rf_wait(request, 0) == status,
+		    "the wait tells another status than the request");
 	return status;
 }
 
@@ -201,7 +204,7 @@ void world_destroy(struct world *world)
 			int status = rf_comm_destroy(&world->comms[rank]);
 
 			WORLD_CHECK(status == RF_OK, "rank %d cannot leave: %s", rank,
-			            rf_strerror(status));
+				    rf_strerror(status));
 		}
 	}
 	for (int i = 0; i < 20000 && world_step(world); i++)
@@ -212,7 +215,7 @@ void world_destroy(struct world *world)
 		int status = rf_context_destroy(&world->contexts[rank]);
 
 		WORLD_CHECK(status == RF_OK, "rank %d: the context does not end: %s", rank,
-		            rf_strerror(status));
+			    rf_strerror(status));
 	}
 	violation = rf_sim_violation(world->sim);
 	WORLD_CHECK(!violation, "%s", violation);
