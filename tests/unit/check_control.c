@@ -837,7 +837,7 @@ static void answer_dial_with(const uint8_t *bytes, size_t count, uint64_t timeou
 	CHECK(rf_dial_rendezvous(&a->context, &addr, 1, rf_now(&a->context) + timeout_ms * RF_MS,
 				 on_rendezvous, outcome, &dial) == RF_OK);
 	while (!outcome->done) {
-		int fd = accept(listener, NULL, NULL);
+		int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
 			CHECK(send(fd, bytes, count, MSG_NOSIGNAL) == (ssize_t)count);
