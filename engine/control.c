@@ -517,6 +517,21 @@ bool rf_control_is_up(const struct rf_peer *peer)
 	       peer->control->sending->state == RF_CONTROL_OPEN;
 }
 
+int rf_control_addrs(const struct rf_peer *peer, struct rf_addr *local, struct rf_addr *remote)
+{
+	const struct rf_control *control = peer->control;
+	struct rf_stream *stream;
+
+	if (!control || rf_list_empty(&control->streams))
+		return RF_ERR_AGAIN;
+	stream = control->sending ? control->sending->stream :
+				    RF_CONTAINER(control->streams.next, struct rf_control_stream, node)
+					    ->stream;
+	stream->ops->local_addr(stream, local);
+	stream->ops->peer_addr(stream, remote);
+	return RF_OK;
+}
+
 void rf_control_suspect(struct rf_peer *peer, const char *reason)
 {
 	struct rf_control *control;

@@ -110,12 +110,16 @@ struct rf_server {
 	struct rf_list strangers; /* the oldest first */
 	size_t stranger_count;
 	struct rf_list dials;
+	struct rf_list further_listeners; /* server_further.c */
 	bool leaving;		  /* rf_control_shutdown() was called */
 	uint64_t sessions;	  /* handed out by rf_control_make() */
 	uint64_t last_garbage_ns; /* when strangers were last logged, and how many since */
 	uint64_t unlogged;
 };
 
+void rf_server_accept(struct rf_server *server, struct rf_listener *listener);
+/* server_further.c. abandon: for fork, descriptors only. */
+void rf_server_close_further(struct rf_server *server, bool abandon);
 /* A line about a stranger, at most one a second. */
 void rf_server_log_stranger(struct rf_server *server, rf_log_level level, const char *reason,
 			    struct rf_stream *stream);

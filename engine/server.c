@@ -329,16 +329,14 @@ static void log_no_descriptors(struct rf_server *server)
 	       strerror_r(errno, text, sizeof(text)));
 }
 
-static void listener_ready(struct rf_watch *watch, unsigned events)
+void rf_server_accept(struct rf_server *server, struct rf_listener *listener)
 {
-	struct rf_server *server = RF_CONTAINER(watch, struct rf_server, watch);
 	struct rf_stream_tuning tuning = {.dead_after_ms = RF_CONTROL_DEAD_AFTER_MS};
 	rf_context *context = server->context;
 
-	(void)events;
 	for (int i = 0; i < ACCEPTS_MAX; i++) {
 		struct rf_stream *stream;
-		int rc = context->net->ops->accept(context->listener, &tuning, &stream);
+		int rc = context->net->ops->accept(listener, &tuning, &stream);
 
 		if (rc == RF_ERR_AGAIN)
 			return;
@@ -349,6 +347,14 @@ static void listener_ready(struct rf_watch *watch, unsigned events)
 		make_room(server);
 		stranger_new(server, stream);
 	}
+}
+
+static void listener_ready(struct rf_watch *watch, unsigned events)
+{
+	struct rf_server *server = RF_CONTAINER(watch, struct rf_server, watch);
+
+	(void)events;
+	rf_server_accept(server, server->context->listener);
 }
 
 /* "", "7000" or "7000-7010". */
@@ -410,6 +416,7 @@ int rf_server_start(rf_context *context)
 	server->watch.ready = listener_ready;
 	rf_list_init(&server->strangers);
 	rf_list_init(&server->dials);
+	rf_list_init(&server->further_listeners);
 	rc = start_listening(context);
 	if (rc == RF_OK)
 		rc = context->net->ops->watch_listener(context->listener, &server->watch);
@@ -433,6 +440,7 @@ void rf_server_stop(rf_context *context)
 	server->leaving = true;
 	context->net->ops->close_listener(context->listener);
 	context->listener = NULL;
+	rf_server_close_further(server, false);
 	RF_LIST_EACH (node, &server->strangers)
 		stranger_free(RF_CONTAINER(node, struct stranger, node));
 	rf_control_release_all(context, false);
@@ -448,6 +456,7 @@ void rf_server_abandon(rf_context *context)
 	if (!server)
 		return;
 	context->net->ops->abandon_listener(context->listener);
+	rf_server_close_further(server, true);
 	RF_LIST_EACH (node, &server->strangers) {
 		struct stranger *stranger = RF_CONTAINER(node, struct stranger, node);
 
