@@ -35,7 +35,6 @@ int rf_peer_get(rf_context *context, struct rf_process_id id, const struct rf_ad
 		peer->id = id;
 		peer->context = context;
 		peer->state = RF_PEER_ALIVE;
-		peer->data.peer = peer;
 		rf_list_init(&peer->links);
 		rf_data_init(peer);
 		rc = rf_map_put(&context->peers, id.hi, peer);
