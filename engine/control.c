@@ -15,6 +15,7 @@
 
 enum {
 	IDLE_MS = 1000,
+	GUEST_MS = 60000,
 	FIRST_DIAL_MS = 10000, /* where nothing answers at all; refusals count for redial_ms */
 };
 
@@ -81,6 +82,25 @@ static bool dial_wanted(const struct rf_control *control)
 	       control->suspected;
 }
 
+void rf_control_guest_begins(struct rf_peer *peer)
+{
+	/* Only the making may fail: then the lane goes with the peer, and is dialled again. */
+	if (!rf_list_empty(&peer->links) || rf_control_make(peer) != RF_OK)
+		return;
+	if (!peer->control->guest_until)
+		peer->references++;
+	peer->control->guest_until = rf_now(peer->context) + GUEST_MS * RF_MS;
+	rf_control_look(peer->control);
+}
+
+void rf_control_guest_ends(struct rf_control *control)
+{
+	if (!control->guest_until)
+		return;
+	control->guest_until = 0;
+	control->peer->references--;
+}
+
 /* ---- streams come and go -------------------------------------------------------------------- */
 
 /* The peer stays only if somebody else refers to it. */
@@ -144,7 +164,8 @@ int rf_control_adopt(struct rf_peer *peer, struct rf_stream *base, enum rf_adopt
 	control->redial_until = 0;
 	control->suspected = false;
 	control->idle_told = false;
-	control->last_use = rf_now(peer->context);
+	control->heard = false;
+	control->stood_at = control->last_use = rf_now(peer->context);
 	rf_control_pump(control);
 	rf_control_look(control);
 	if (!was_up && control->sending)
@@ -201,6 +222,7 @@ void rf_control_end(struct rf_peer *peer, enum rf_peer_state state, const char *
 	struct rf_dial *dial = control->dial;
 
 	peer->references++;
+	rf_control_guest_ends(control);
 	peer->state = state;
 	control->dial = NULL;
 	if (dial)
@@ -230,11 +252,19 @@ static void lost(struct rf_control *control, const char *reason)
 {
 	struct rf_peer *peer = control->peer;
 
+	uint64_t now = rf_now(peer->context);
+	uint64_t redial_ns = (uint64_t)peer->context->config.redial_ms * RF_MS;
+
 	snprintf(control->lost_reason, sizeof(control->lost_reason), "%s", reason);
-	control->redial_until =
-		rf_now(peer->context) + (uint64_t)peer->context->config.redial_ms * RF_MS;
+	/* A stream that stands and falls without a word is the same loss still. */
+	if (!control->lost_at || control->heard || now >= control->stood_at + redial_ns)
+		control->lost_at = now;
+	control->redial_until = control->lost_at + redial_ns;
+	if (control->dial)
+		rf_dial_cancel(control->dial);
+	control->dial = NULL;
 	/* Where no dial can be started the far end may still dial us. */
-	if (!control->dial && peer->addr_count)
+	if (peer->addr_count)
 		(void)dial_start(control, control->redial_until, UINT64_MAX);
 }
 
@@ -338,7 +368,7 @@ static bool is_moot(const struct rf_control *control)
 	return !rf_control_needed(control) && (control->dial || control->redial_until);
 }
 
-static uint64_t due_at(const struct rf_control *control)
+static uint64_t stream_due_at(const struct rf_control *control)
 {
 	if (control->peer->state != RF_PEER_ALIVE)
 		return UINT64_MAX;
@@ -348,9 +378,18 @@ static uint64_t due_at(const struct rf_control *control)
 		return is_idle(control) ? control->last_use + IDLE_MS * RF_MS : UINT64_MAX;
 	if (is_moot(control))
 		return 0;
+	if (control->dial)
+		return UINT64_MAX; /* it has a deadline of its own */
 	if (control->redial_until)
 		return control->redial_until;
-	return !control->dial && dial_wanted(control) ? 0 : UINT64_MAX;
+	return dial_wanted(control) ? 0 : UINT64_MAX;
+}
+
+static uint64_t due_at(const struct rf_control *control)
+{
+	uint64_t at = stream_due_at(control);
+
+	return control->guest_until && control->guest_until < at ? control->guest_until : at;
 }
 
 void rf_control_look(struct rf_control *control)
@@ -424,6 +463,12 @@ static void control_due(struct rf_timer *timer)
 	uint64_t now = rf_now(peer->context);
 
 	peer->references++;
+	if (control->guest_until && now >= control->guest_until) {
+		if (rf_list_empty(&peer->links))
+			rf_control_guest_ends(control);
+		else
+			control->guest_until = now + GUEST_MS * RF_MS;
+	}
 	if (now >= due_at(control)) {
 		if (has_broken(control))
 			end_broken(control);
@@ -539,7 +584,8 @@ bool rf_control_all_closed(rf_context *context)
 static bool has_anything(const struct rf_control *control)
 {
 	return control && (!rf_list_empty(&control->streams) || control->dial ||
-			   !rf_list_empty(&control->messages) || control->timer.position);
+			   !rf_list_empty(&control->messages) || control->timer.position ||
+			   control->guest_until);
 }
 
 static void release(struct rf_peer *peer)
@@ -547,6 +593,7 @@ static void release(struct rf_peer *peer)
 	struct rf_control *control = peer->control;
 
 	peer->references++;
+	rf_control_guest_ends(control);
 	call_off(control);
 	close_streams(control);
 	rf_control_drop_messages(control);

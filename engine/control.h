@@ -180,12 +180,15 @@ struct rf_control {
 	unsigned holds;
 	bool dial_now;	/* one of them wants the stream up */
 	bool suspected; /* verify that the peer lives even if nobody needs the stream */
+	uint64_t guest_until; /* has a reference because of an accepted data lane; 0: none */
 	bool peer_left; /* has said so; streams may still be open */
 	struct rf_list streams; /* sent on is one of them, all are read */
 	struct rf_control_stream *sending;
 	struct rf_dial *dial;
 	struct rf_timer timer; /* for rf_control_look() */
 	uint64_t redial_until; /* 0: nothing is lost */
+	uint64_t lost_at, stood_at; /* when the last stream last went, and one last came */
+	bool heard;		    /* something since then */
 	char lost_reason[160];
 
 	/* Numbering: docs/wire-hello.md. */
@@ -228,6 +231,9 @@ void rf_control_end(struct rf_peer *peer, enum rf_peer_state state, const char *
 bool rf_control_needed(const struct rf_control *control); /* somebody here needs the stream */
 void rf_control_farewell(struct rf_control *control);	  /* closes all streams, orderly */
 void rf_control_release_all(rf_context *context, bool abandon);
+/* An accepted data lane keeps a peer that nobody here has referred to yet. */
+void rf_control_guest_begins(struct rf_peer *peer);
+void rf_control_guest_ends(struct rf_control *control); /* the caller has a reference */
 
 /* control_send.c: the queue and its numbering */
 void rf_control_pump(struct rf_control *control); /* sends what can be sent */

@@ -38,7 +38,7 @@ struct attempt {
 struct rf_dial {
 	struct rf_list node; /* in server->dials */
 	rf_context *context;
-	struct rf_peer *peer; /* NULL: whoever listens there */
+	struct rf_peer *peer; /* NULL: whoever listens there. With a reference: CONTROL only */
 	struct rf_hello hello;
 	struct rf_addr addrs[RF_DIAL_ADDRS];
 	unsigned addr_count;
@@ -88,7 +88,7 @@ static void close_attempts(struct rf_dial *dial)
 
 static void dial_free(struct rf_dial *dial)
 {
-	struct rf_peer *peer = dial->peer;
+	struct rf_peer *peer = dial->hello.purpose == RF_PURPOSE_CONTROL ? dial->peer : NULL;
 
 	close_attempts(dial);
 	rf_timer_clear(&dial->context->timers, &dial->timer);
@@ -453,7 +453,6 @@ static struct rf_dial *dial_make(rf_context *context, struct rf_peer *peer,
 	if (peer) {
 		dial->peer = peer;
 		dial->hello.to = peer->id;
-		peer->references++;
 	}
 	return dial;
 }
@@ -497,6 +496,7 @@ int rf_dial_control(struct rf_peer *peer, uint64_t deadline, uint64_t patience_n
 
 	if (!dial)
 		return RF_ERR_NOMEM;
+	peer->references++;
 	dial->patience_ns = patience_ns;
 	dial->hello.purpose = RF_PURPOSE_CONTROL;
 	dial->finish = finish_control;

@@ -198,11 +198,13 @@ static void hand_over(struct stranger *stranger)
 	stranger->peer = NULL;
 	stranger_free(stranger);
 	/* An error ends the stream, and the far end learns of it by that. */
-	if (hello.purpose == RF_PURPOSE_DATA)
-		(void)rf_data_accept(peer, hello.transport, hello.lane, stream);
-	else
+	if (hello.purpose == RF_PURPOSE_DATA) {
+		if (rf_data_accept(peer, hello.transport, hello.lane, stream) == RF_OK)
+			rf_control_guest_begins(peer);
+	} else {
 		(void)rf_control_adopt(peer, stream,
 				       hello.session ? RF_ADOPT_MET : RF_ADOPT_AWAIT_HELLO);
+	}
 	rf_peer_put(peer);
 }
 
