@@ -42,13 +42,6 @@ enum rf_comm_state {
 	RF_COMM_LEFT, /* destroyed by its owner, freed when its calls have let go */
 };
 
-/* A call's place by sequence number: the call, and what came before it. */
-struct rf_slot {
-	struct rf_call *call;
-	struct rf_list staged; /* struct rf_staged: eager segments of a call not started here */
-	bool is_init;
-};
-
 struct rf_comm {
 	rf_context *context;
 	struct rf_list context_node;
@@ -63,16 +56,17 @@ struct rf_comm {
 	int local_ranks; /* with this process's host hint, itself included */
 	int64_t deadline_ms;
 
-	/* Calls: a ring of slots for sequence numbers [first_seq, first_seq + slot_count). */
-	uint64_t next_seq;  /* of the next call started here */
-	uint64_t first_seq; /* all calls before it have ended here */
-	struct rf_slot *slots;
-	size_t slot_count; /* a power of two */
+	/* Calls. A segment of a call that is neither here nor to come belongs to one that has
+	 * ended. */
+	uint64_t next_seq;   /* of the next call started here */
+	struct rf_map calls; /* open calls by sequence number + 1: struct rf_call */
+	struct rf_map
+		staged; /* eager segments of calls to come, likewise: struct rf_staged, chained */
 	size_t open_calls;
+	struct rf_list call_list; /* open calls, oldest first */
 
 	/* Failure: failure.c. */
 	struct rf_failure_state *failure; /* NULL while there is none */
-	atomic_bool abort_wanted;
 
 	/* Overlay: overlay.c. */
 	struct rf_link **lifelines;
@@ -86,14 +80,14 @@ struct rf_comm {
 	size_t leaver_count;
 
 	struct rf_join *join; /* while it forms */
-	struct rf_list links; /* unused entries are never freed before the communicator */
 	rf_counters counters;
 };
 
 /* The link to a rank, made if need be (a peer object, no connection). Not for the own rank. */
 int rf_comm_link(rf_comm *comm, int rank, struct rf_link **link);
-/* The link of a peer in a communicator, NULL if it has none (yet). */
-struct rf_link *rf_peer_link(struct rf_peer *peer, const rf_comm *comm);
+/* The link of a peer in a communicator, made if the peer is one of its ranks; NULL if it is none.
+ */
+struct rf_link *rf_peer_link(struct rf_peer *peer, rf_comm *comm);
 
 /* comm.c: an object in state FORMING, registered under its id once that is known. */
 int rf_comm_new(rf_context *context, rf_comm **comm);
@@ -128,6 +122,8 @@ int rf_join_store_step(rf_comm *comm, int64_t timeout_ms);
 bool rf_join_needs_store(const rf_comm *comm);
 void rf_join_cancel(rf_comm *comm); /* frees it without ending its request */
 void rf_join_peer_died(struct rf_peer *peer, const char *reason);
+/* For the context's end: ranks that came early, for communicators that were never begun here. */
+void rf_join_forget_all(rf_context *context);
 
 /* ---- overlay.c: the graph of lifelines ------------------------------------------------------ */
 

@@ -19,11 +19,19 @@ struct rf_request {
 	rf_cq *cq; /* or NULL */
 	void *user;
 	struct rf_list cq_node;
-	rf_comm **result; /* CREATE: where the communicator is handed out */
-	rf_comm *parent;  /* CREATE by split: the parent, until its part is done */
+	bool *watcher; /* set to true at the end, for rf_wait_any(); or NULL */
+	void (*then)(
+		struct rf_request *request); /* at the end, instead of handing out: own calls */
+	rf_comm **result;                    /* CREATE: where the communicator is handed out */
+	rf_comm *parent; /* CREATE by split: the parent, until its part is done */
 };
 
 /* Ends a request: status, completion queue, wake-ups. Once. */
 void rf_request_end(rf_request *request, int status);
+
+/* Frees a request that has ended, hands out what it made, and returns its status. */
+int rf_request_finish(rf_request *request);
+/* A timeout as a time of the context's clock. */
+uint64_t rf_until(rf_context *context, int64_t timeout_ms);
 
 #endif

@@ -74,9 +74,10 @@ struct rf_arrival {
 
 struct rf_group;
 struct rf_group_ops {
-	/* From create() only: `from` will send `bytes` in all. prompt: in this call this rank sends
-	 * to `from` without first waiting for anybody, so that no separate credit is needed. The
-	 * engine sends credit and fingerprint to `from` otherwise. Each rank once at most. */
+	/* From create() only: `from` will send `bytes` in all. prompt: in this call this rank also
+	 * sends to `from`, and does not wait for data of `from` before it does, so that a small
+	 * call needs no separate credit. The engine sends credit and fingerprint to `from`
+	 * otherwise. Each rank once at most. */
 	int (*expect)(struct rf_group *group, int from, uint64_t bytes, bool prompt);
 	/* RF_OK: posted, the payload must stay as it is until sent(). RF_SENT_AT_ONCE (1): posted
 	 * and free already, no sent() follows. RF_ERR_AGAIN: nothing has changed; advance() will be
