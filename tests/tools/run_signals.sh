@@ -69,10 +69,12 @@ fi
 
 # nohup
 begin
-(trap '' HUP; exec "$ringfold" run -n 1 sh -c 'echo $$ >>$1/ranks; exec sleep 60' sh "$scratch") \
+(trap '' HUP; exec "$ringfold" run -n 1 sh -c 'echo $$ >>$1/ranks; exec env --default-signal=HUP sleep 60' \
+	sh "$scratch") \
 	>"$scratch/out" 2>"$scratch/err" &
 pid=$!
 until_true lines_are "$scratch/ranks" 1
+until_true grep -q sleep "/proc/$(cat "$scratch/ranks")/cmdline"
 kill -HUP "$pid"
 kill -TERM "$pid"
 rf_end
