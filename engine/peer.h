@@ -77,6 +77,8 @@ int rf_control_send(struct rf_peer *peer, struct rf_segment *segment, const void
 int rf_control_hold(struct rf_peer *peer, bool dial_now);
 void rf_control_release(struct rf_peer *peer);
 bool rf_control_is_up(const struct rf_peer *peer);
+/* Both ends of the peer's control stream; RF_ERR_AGAIN while none stands. */
+int rf_control_addrs(const struct rf_peer *peer, struct rf_addr *local, struct rf_addr *remote);
 /* A data connection broke: is the peer dead? Looks at (dials if need be) its control stream. */
 void rf_control_suspect(struct rf_peer *peer, const char *reason);
 /* For a context's end: says BYE, ends streams orderly; rf_control_all_closed() when nothing is left
@@ -87,6 +89,10 @@ bool rf_control_all_closed(rf_context *context);
 /* The listener and what has been accepted but not yet said hello. */
 int rf_server_start(rf_context *context);
 void rf_server_stop(rf_context *context);
+/* Accepts on a further port, next to context->port: rank 0's rendezvous port. RF_OK too if this
+ * context listens there already. RF_ERR_SYSTEM (errno tells): somebody else does. Open until
+ * rf_server_stop(). */
+int rf_server_listen_also(rf_context *context, uint16_t port);
 void rf_server_abandon(rf_context *context); /* for fork: descriptors only, async-signal-safe */
 
 /* Dials a data lane: a stream to the peer that has passed hello. done() is called once, from

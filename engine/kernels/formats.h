@@ -108,7 +108,8 @@ INTEGER_FINISH(b8)
 
 /*
  * A fold of min and max is canonical by itself, all others are made so at the end. A division by a
- * finite number above 1 makes no new NaN.
+ * finite number above 1 makes no new NaN. The empty statement keeps compilers from dividing always
+ * and choosing afterwards, which clang 14 does.
  */
 #define FLOAT_MATH(M)                                                                             \
 	typedef M##_vec M##_divisor;                                                              \
@@ -132,8 +133,10 @@ INTEGER_FINISH(b8)
 	}                                                                                         \
 	RF_INLINE M##_vec M##_finish(rf_op op, int arity, M##_vec v, bool divide, M##_divisor by) \
 	{                                                                                         \
-		if (divide)                                                                       \
+		if (divide) {                                                                     \
+			__asm__ volatile("");                                                     \
 			v = M##_div(v, by);                                                       \
+		}                                                                                 \
 		if (arity > 1 && (op == RF_MIN || op == RF_MAX))                                  \
 			return v;                                                                 \
 		return M##_canonical(v);                                                          \

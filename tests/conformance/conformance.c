@@ -29,6 +29,7 @@ static unsigned run_group(const struct harness *harness, const struct conformanc
 		printf("%s: %s\n", harness->name, cases->name);
 		fflush(stdout);
 		alarm(CASE_SECONDS);
+		worlds_made = 0;
 		cases->run(harness);
 		count++;
 	}

@@ -30,8 +30,8 @@ static void pass_time(struct world *world)
 	world->harness->idle(world);
 }
 
-static void connect_pair(struct world *world, unsigned from, unsigned to, struct rf_stream **dialled,
-			 struct rf_stream **accepted)
+static void connect_pair(struct world *world, unsigned from, unsigned to,
+			 struct rf_stream **dialled, struct rf_stream **accepted)
 {
 	struct rf_net *net = world->ends[from].net, *other = world->ends[to].net;
 	int status;

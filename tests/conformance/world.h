@@ -127,6 +127,8 @@ int world_withdraw(struct world *world, struct message *message);
 struct arrival *world_find(struct world *world, unsigned end, const struct message *message);
 void world_answer(struct world *world, struct arrival *arrival, enum answer answer);
 void world_release(struct world *world, struct arrival *arrival);
+/* Holds no piece any longer. */
+void world_release_all(struct world *world);
 void world_discard(struct world *world, struct arrival *arrival);
 
 /* One round over all ends; true if anything happened. */
@@ -147,10 +149,10 @@ uint64_t next_random(uint64_t *state);
 uint64_t below(struct world *world, uint64_t bound);
 
 void fail_at(const char *file, int line, const char *what);
-#define REQUIRE(x)                                         \
-	do {                                               \
-		if (!(x))                                  \
-			fail_at(__FILE__, __LINE__, #x);   \
+#define REQUIRE(x)                                       \
+	do {                                             \
+		if (!(x))                                \
+			fail_at(__FILE__, __LINE__, #x); \
 	} while (0)
 
 /* The cases: a name is the promise it keeps. */
@@ -164,5 +166,6 @@ extern const struct conformance_case stall_cases[];
 extern const struct conformance_case end_cases[];
 extern const struct conformance_case memory_cases[];
 extern uint64_t suite_seed;
+extern uint64_t worlds_made; /* in this case */
 
 #endif

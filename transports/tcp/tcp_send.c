@@ -96,10 +96,14 @@ static int gather(struct tcp_out *out, struct iovec *iov, size_t *total)
 	return count;
 }
 
+static bool is_broken(const struct tcp_out *out)
+{
+	return out->endpoint && out->endpoint->peer->out_broken;
+}
+
 /* One that lingers is gone afterwards. */
 static void broken(struct tcp_out *out, int status, const char *reason)
 {
-	out->blocked = true;
 	if (out->endpoint)
 		tcp_peer_out_broken(out->endpoint->peer, status, reason);
 	else
@@ -175,8 +179,8 @@ static bool may_be_tried_again(const struct tcp_out *out)
 /* Is there anything left that run() could do or report? */
 static bool has_work(const struct tcp_out *out)
 {
-	return out->first != out->sent || (!out->blocked && !tcp_out_idle(out)) ||
-	       may_be_tried_again(out);
+	return out->first != out->sent || may_be_tried_again(out) ||
+	       (!out->blocked && !is_broken(out) && !tcp_out_idle(out));
 }
 
 static int report_sent(struct tcp_out *out, struct rf_transport_event *event)
@@ -201,7 +205,7 @@ static int run(struct tcp_work *work, struct rf_transport_event *event)
 	peer = out->endpoint->peer;
 	if (out->readable)
 		look_for_the_end(out);
-	if (!peer->dead && !tcp_out_idle(out))
+	if (!peer->dead && !is_broken(out) && !tcp_out_idle(out))
 		flush(out);
 	tcp_peer_settle(peer);
 	if (peer->dead)
@@ -367,21 +371,26 @@ void tcp_out_destroy(struct tcp_out *out)
 	free(out);
 }
 
+/* All that is not sent yet, in our own memory. */
+static bool own_the_rest(struct tcp_out *out)
+{
+	for (unsigned i = out->sent; i != out->last; i++) {
+		struct tcp_slot *slot = slot_of(out, i);
+		size_t sent = i == out->sent ? out->sent_bytes : 0;
+		size_t from = sent > RF_SEGMENT_HEADER_BYTES ? sent - RF_SEGMENT_HEADER_BYTES : 0;
+
+		slot->silent = true;
+		if (!slot->withdrawn && !copy_payload(slot, from))
+			return false;
+	}
+	return true;
+}
+
 void tcp_out_linger(struct tcp_out *out)
 {
-	bool whole = true;
-
-	for (unsigned i = out->sent; i != out->last; i++) {
-		size_t sent = i == out->sent ? out->sent_bytes : 0;
-		struct tcp_slot *slot = slot_of(out, i);
-
-		if (!slot->withdrawn)
-			whole = whole && copy_payload(slot, sent > RF_SEGMENT_HEADER_BYTES
-								    ? sent - RF_SEGMENT_HEADER_BYTES
-								    : 0);
-		slot->silent = true;
-	}
-	if (tcp_out_idle(out) || !out->stream || !whole || out->endpoint->peer->out_broken) {
+	/* Without a stream the peer is dead, and payloads are not ours to touch any more. */
+	if (!out->stream || out->endpoint->peer->out_broken || tcp_out_idle(out) ||
+	    !own_the_rest(out)) {
 		tcp_out_destroy(out);
 		return;
 	}
