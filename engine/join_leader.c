@@ -440,7 +440,7 @@ void rf_leader_on_withdrawal(struct rf_peer *peer, uint64_t key)
 			snprintf(message, sizeof(message),
 				 "rank 0 has not begun to create this communicator");
 		else
-			snprintf(message, sizeof(message), "%s have not come",
+			snprintf(message, sizeof(message), "%s did not come",
 				 rf_leader_absent(join, names, sizeof(names)));
 		rf_join_send_failed(peer, key, RF_ERR_RENDEZVOUS, message);
 		arrival_lost(join, arrival, RF_ERR_RENDEZVOUS, "has given up waiting");
