@@ -25,7 +25,8 @@
 struct rf_query {
 	rf_comm *comm;
 	uint64_t seq;
-	bool asking;  /* this rank's call has passed its deadline */
+	bool asking; /* this rank's call own_seq has passed its deadline */
+	uint64_t own_seq;
 	int awaited;  /* whom that call waits for; -1: nobody in particular */
 	bool changed; /* there is something to tell */
 	uint64_t told_at;
@@ -141,7 +142,7 @@ static void accuse(struct rf_query *query, int *ranks)
 	size_t count = behind + mute;
 	char message[512], call[256], names[100], more[160] = "";
 
-	describe_call(comm, query->seq, call);
+	describe_call(comm, behind ? query->seq : query->own_seq, call);
 	if (behind && mute)
 		snprintf(more, sizeof(more), "; no answer from %s",
 			 rf_ranks_format(ranks + behind, mute, names, sizeof(names)));
@@ -173,7 +174,7 @@ static void verdict_due(struct rf_timer *timer)
 	int *ranks;
 
 	/* It has ended after all: nobody is late any more. */
-	if (!query->asking || !rf_map_get(&comm->calls, query->seq + 1)) {
+	if (!query->asking || !rf_map_get(&comm->calls, query->own_seq + 1)) {
 		rf_query_free(comm);
 		return;
 	}
@@ -200,18 +201,22 @@ static void set_verdict(struct rf_query *query)
 }
 
 /* A query that knows of this rank alone, in the place of one about a later call. */
-static struct rf_query *query_begin(rf_comm *comm, uint64_t seq, bool asking, int awaited)
+static struct rf_query *query_begin(rf_comm *comm, uint64_t seq)
 {
 	size_t map_bytes = ((size_t)comm->size + 7) / 8;
 	struct rf_query *query = calloc(1, sizeof(*query) + 2 * map_bytes);
 
 	if (!query)
 		return NULL;
+	query->awaited = -1;
+	if (comm->query) {
+		query->asking = comm->query->asking;
+		query->own_seq = comm->query->own_seq;
+		query->awaited = comm->query->awaited;
+	}
 	rf_query_free(comm);
 	query->comm = comm;
 	query->seq = seq;
-	query->asking = asking;
-	query->awaited = awaited;
 	query->map_bytes = map_bytes;
 	query->behind = query->answered + map_bytes;
 	query->gossip.fire = gossip_due;
@@ -225,6 +230,14 @@ static struct rf_query *query_begin(rf_comm *comm, uint64_t seq, bool asking, in
 	return query;
 }
 
+static void query_ask(struct rf_query *query, uint64_t own_seq, int awaited)
+{
+	query->asking = true;
+	query->own_seq = own_seq;
+	query->awaited = awaited;
+	set_verdict(query);
+}
+
 void rf_query_start(rf_comm *comm, uint64_t seq, int awaited_rank)
 {
 	struct rf_query *query = comm->query;
@@ -233,20 +246,17 @@ void rf_query_start(rf_comm *comm, uint64_t seq, int awaited_rank)
 		return;
 	if (query && query->seq <= seq) {
 		/* Somebody asks already, of this call or of an earlier one. */
-		if (query->seq == seq && query->awaited < 0)
-			query->awaited = awaited_rank;
-		if (!query->asking) {
-			query->asking = true;
-			set_verdict(query);
-		}
+		if (!query->asking)
+			query_ask(query, seq, awaited_rank);
 		return;
 	}
-	query = query_begin(comm, seq, true, awaited_rank);
+	query = query_begin(comm, seq);
 	if (!query) {
 		rf_comm_fail(comm, RF_SEGMENT_REVOKE, RF_ERR_TIMEOUT, &awaited_rank,
 			     awaited_rank >= 0, "a call's deadline has passed");
 		return;
 	}
+	query_ask(query, seq, awaited_rank);
 	send_question(query, NULL);
 	tell_soon(query);
 }
@@ -256,13 +266,12 @@ int rf_query_on_query(rf_comm *comm, struct rf_link *from, const struct rf_segme
 {
 	struct rf_cursor c = {(uint8_t *)payload, (uint8_t *)payload + segment->bytes, false};
 	struct rf_query *query = comm->query;
-	bool asking = query && query->asking;
 
 	if (rf_get_u32(&c) != (uint32_t)comm->size || c.failed)
 		return RF_ERR_PROTOCOL;
 	if (comm->state != RF_COMM_READY || (query && query->seq <= segment->seq))
 		return RF_OK;
-	query = query_begin(comm, segment->seq, asking, -1);
+	query = query_begin(comm, segment->seq);
 	if (!query)
 		return RF_ERR_NOMEM;
 	send_question(query, from);
