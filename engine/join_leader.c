@@ -44,11 +44,6 @@ static struct rf_arrival *arrival_of(const struct rf_join *join, const struct rf
 	return NULL;
 }
 
-static bool is_link_local(const struct rf_addr *addr)
-{
-	return addr->family == 6 && addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
-}
-
 static unsigned add_addr(struct rf_addr *addrs, unsigned count, unsigned capacity,
 			 const struct rf_addr *addr)
 {
@@ -65,7 +60,7 @@ static unsigned add_addr(struct rf_addr *addrs, unsigned count, unsigned capacit
 static unsigned arrival_addrs(const struct rf_arrival *arrival, struct rf_addr *addrs,
 			      unsigned capacity)
 {
-	bool seen_last = !arrival->is_seen || is_link_local(&arrival->seen);
+	bool seen_last = !arrival->is_seen || rf_join_is_link_local(&arrival->seen);
 	unsigned count = 0;
 
 	if (!seen_last)
