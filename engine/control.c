@@ -4,8 +4,8 @@
  *
  * Both sides may dial, at the same time too: then two streams stand, each side sends on the first
  * that stood and reads both, and neither is closed for being the second. A stream that ends without
- * a BYE is lost: whoever knows an address dials again until redial_ms are over, and then the peer is
- * dead. Streams that nobody needs are closed when both sides have said so.
+ * a BYE is lost: whoever knows an address dials again until redial_ms are over, and then the peer
+ * is dead. Streams that nobody needs are closed when both sides have said so.
  */
 #include "engine/control.h"
 
@@ -118,10 +118,10 @@ static void stream_close(struct rf_control_stream *stream)
 }
 
 /* The caller has a reference to the peer. */
-static void close_streams(struct rf_control *control)
+void rf_control_close_streams(struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams)
-		stream_close(RF_CONTAINER(node, struct rf_control_stream, node));
+	RF_LIST_EACH(node, &control->streams)
+	stream_close(RF_CONTAINER(node, struct rf_control_stream, node));
 }
 
 static void say_hello(struct rf_control_stream *stream)
@@ -176,7 +176,8 @@ int rf_control_adopt(struct rf_peer *peer, struct rf_stream *base, enum rf_adopt
 /* Older streams belong to a numbering that is over. */
 static void forget_session(struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams) {
+	RF_LIST_EACH(node, &control->streams)
+	{
 		struct rf_control_stream *stream =
 			RF_CONTAINER(node, struct rf_control_stream, node);
 
@@ -227,7 +228,7 @@ void rf_control_end(struct rf_peer *peer, enum rf_peer_state state, const char *
 	control->dial = NULL;
 	if (dial)
 		rf_dial_cancel(dial);
-	close_streams(control);
+	rf_control_close_streams(control);
 	rf_control_drop_messages(control);
 	control->redial_until = 0;
 	control->suspected = false;
@@ -337,7 +338,8 @@ void rf_control_stream_ended(struct rf_control_stream *stream, bool orderly, con
 
 void rf_control_farewell(struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams) {
+	RF_LIST_EACH(node, &control->streams)
+	{
 		struct rf_control_stream *stream =
 			RF_CONTAINER(node, struct rf_control_stream, node);
 
@@ -351,9 +353,9 @@ void rf_control_farewell(struct rf_control *control)
 
 static bool has_broken(const struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams)
-		if (RF_CONTAINER(node, struct rf_control_stream, node)->broken)
-			return true;
+	RF_LIST_EACH(node, &control->streams)
+	if (RF_CONTAINER(node, struct rf_control_stream, node)->broken)
+		return true;
 	return false;
 }
 
@@ -410,7 +412,8 @@ void rf_control_look(struct rf_control *control)
 
 static void end_broken(struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams) {
+	RF_LIST_EACH(node, &control->streams)
+	{
 		struct rf_control_stream *stream =
 			RF_CONTAINER(node, struct rf_control_stream, node);
 
@@ -421,7 +424,7 @@ static void end_broken(struct rf_control *control)
 	}
 }
 
-static void call_off(struct rf_control *control)
+void rf_control_call_off(struct rf_control *control)
 {
 	struct rf_dial *dial = control->dial;
 
@@ -475,7 +478,7 @@ static void control_due(struct rf_timer *timer)
 		else if (!rf_list_empty(&control->streams))
 			go_idle(control);
 		else if (is_moot(control))
-			call_off(control);
+			rf_control_call_off(control);
 		else if (control->redial_until)
 			rf_control_end(peer, RF_PEER_DEAD, control->lost_reason);
 		else
@@ -524,9 +527,10 @@ int rf_control_addrs(const struct rf_peer *peer, struct rf_addr *local, struct r
 
 	if (!control || rf_list_empty(&control->streams))
 		return RF_ERR_AGAIN;
-	stream = control->sending ? control->sending->stream :
-				    RF_CONTAINER(control->streams.next, struct rf_control_stream, node)
-					    ->stream;
+	stream = control->sending
+			 ? control->sending->stream
+			 : RF_CONTAINER(control->streams.next, struct rf_control_stream, node)
+				   ->stream;
 	stream->ops->local_addr(stream, local);
 	stream->ops->peer_addr(stream, remote);
 	return RF_OK;
@@ -549,83 +553,4 @@ void rf_control_suspect(struct rf_peer *peer, const char *reason)
 	}
 	control->suspected = true;
 	rf_control_look(control);
-}
-
-/* ---- the end of a context ------------------------------------------------------------------- */
-
-void rf_control_shutdown(rf_context *context)
-{
-	if (!context->server)
-		return;
-	context->server->leaving = true;
-	for (size_t i = 0; i < context->peers.capacity; i++) {
-		struct rf_peer *peer = context->peers.entries[i].value;
-
-		if (!peer || !peer->control)
-			continue;
-		rf_control_farewell(peer->control);
-		rf_control_look(peer->control);
-	}
-}
-
-bool rf_control_all_closed(rf_context *context)
-{
-	for (size_t i = 0; i < context->peers.capacity; i++) {
-		const struct rf_peer *peer = context->peers.entries[i].value;
-
-		if (peer && peer->control &&
-		    (!rf_list_empty(&peer->control->streams) ||
-		     (peer->state == RF_PEER_ALIVE && rf_control_has_unsent(peer->control))))
-			return false;
-	}
-	return true;
-}
-
-static bool has_anything(const struct rf_control *control)
-{
-	return control && (!rf_list_empty(&control->streams) || control->dial ||
-			   !rf_list_empty(&control->messages) || control->timer.position ||
-			   control->guest_until);
-}
-
-static void release(struct rf_peer *peer)
-{
-	struct rf_control *control = peer->control;
-
-	peer->references++;
-	rf_control_guest_ends(control);
-	call_off(control);
-	close_streams(control);
-	rf_control_drop_messages(control);
-	rf_timer_clear(&peer->context->timers, &control->timer);
-	/* Nothing is due any more: the last references are the links'. */
-	peer->state = peer->state == RF_PEER_ALIVE ? RF_PEER_LEFT : peer->state;
-	rf_peer_put(peer);
-}
-
-static void abandon(struct rf_control *control)
-{
-	RF_LIST_EACH (node, &control->streams) {
-		struct rf_stream *stream =
-			RF_CONTAINER(node, struct rf_control_stream, node)->stream;
-
-		stream->ops->abandon(stream);
-	}
-}
-
-/* Freeing a peer changes the map: begins anew after each. */
-void rf_control_release_all(rf_context *context, bool only_abandon)
-{
-	for (size_t i = 0; i < context->peers.capacity; i++) {
-		struct rf_peer *peer = context->peers.entries[i].value;
-
-		if (!peer || !has_anything(peer->control))
-			continue;
-		if (only_abandon) {
-			abandon(peer->control);
-			continue;
-		}
-		release(peer);
-		i = (size_t)-1;
-	}
 }

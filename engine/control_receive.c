@@ -167,8 +167,8 @@ static void next_segment(struct rf_control_stream *stream)
 /* Room for one byte more at least. */
 static int payload_room(struct rf_control_stream *stream)
 {
-	size_t capacity = stream->payload_capacity ? stream->payload_capacity * 2
-						   : PAYLOAD_FIRST_BYTES;
+	size_t capacity =
+		stream->payload_capacity ? stream->payload_capacity * 2 : PAYLOAD_FIRST_BYTES;
 	uint8_t *payload;
 
 	if (stream->payload_bytes < stream->payload_capacity)
@@ -259,8 +259,7 @@ static int receive_once(struct rf_control_stream *stream, bool *ended)
 		if (rc != RF_OK)
 			return rc;
 		direct = stream->payload_capacity - stream->payload_bytes;
-		iov[count++] =
-			(struct iovec){stream->payload + stream->payload_bytes, direct};
+		iov[count++] = (struct iovec){stream->payload + stream->payload_bytes, direct};
 	}
 	iov[count++] = (struct iovec){buffer, sizeof(buffer)};
 	rc = stream->stream->ops->receive(stream->stream, iov, count, &received);
@@ -314,10 +313,9 @@ static void receive(struct rf_control_stream *stream)
 		if (rc == RF_ERR_AGAIN)
 			return;
 		if (rc == STREAM_IS_OVER || ended) {
-			rf_control_stream_ended(stream,
-						rc == STREAM_IS_OVER ||
-							stream->state == RF_CONTROL_SHUT,
-						"its connection was closed");
+			rf_control_stream_ended(
+				stream, rc == STREAM_IS_OVER || stream->state == RF_CONTROL_SHUT,
+				"its connection was closed");
 			return;
 		}
 		if (rc == RF_ERR_NETWORK) {

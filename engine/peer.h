@@ -96,8 +96,8 @@ int rf_server_listen_also(rf_context *context, uint16_t port);
 void rf_server_abandon(rf_context *context); /* for fork: descriptors only, async-signal-safe */
 
 /* Dials a data lane: a stream to the peer that has passed hello. done() is called once, from
- * progress, unless rf_dial_cancel() came first. On RF_OK the stream is the callee's. Has no reference
- * to the peer: rf_data_close() cancels it. */
+ * progress, unless rf_dial_cancel() came first. On RF_OK the stream is the callee's. Has no
+ * reference to the peer: rf_data_close() cancels it. */
 struct rf_dial;
 typedef void rf_dial_done(void *user, unsigned lane, int status, struct rf_stream *stream,
 			  const char *reason);

@@ -14,18 +14,20 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { CONTEXTS = 3, WATCHDOG_S = 60, LOG_BYTES = 65536 };
 
 static const char *current;
 
-#define CHECK(condition)                                                                         \
-	do {                                                                                     \
-		if (!(condition)) {                                                              \
-			fprintf(stderr, "%s: line %d: not so: %s\n", current, __LINE__, #condition); \
-			_exit(1);                                                                \
-		}                                                                                \
+#define CHECK(condition)                                                                \
+	do {                                                                            \
+		if (!(condition)) {                                                     \
+			fprintf(stderr, "%s: line %d: not so: %s\n", current, __LINE__, \
+				#condition);                                            \
+			_exit(1);                                                       \
+		}                                                                       \
 	} while (0)
 
 /* ---- the rest of the engine ----------------------------------------------------------------- */
@@ -33,7 +35,7 @@ static const char *current;
 /* What a context has been told. */
 struct world {
 	rf_context context;
-	uint64_t next_seq;  /* expected of the one that sends in order */
+	uint64_t next_seq; /* expected of the one that sends in order */
 	size_t received;
 	size_t big_bytes;
 	bool big_right;
@@ -219,8 +221,7 @@ static void turn_for(uint64_t ms)
 
 static struct rf_addr addr_of(const struct world *world)
 {
-	return (struct rf_addr){
-		.family = 4, .port = world->context.port, .ip = {127, 0, 0, 1}};
+	return (struct rf_addr){.family = 4, .port = world->context.port, .ip = {127, 0, 0, 1}};
 }
 
 static struct rf_peer *peer_of(struct world *at, struct world *of, bool dialable)
@@ -244,16 +245,16 @@ static int streams_of(struct rf_peer *peer)
 	int count = 0;
 
 	if (peer->control)
-		RF_LIST_EACH (node, &peer->control->streams)
-			count++;
+		RF_LIST_EACH(node, &peer->control->streams)
+	count++;
 	return count;
 }
 
 /* Cuts the connections of a peer as a network would, without a word. */
 static void cut(struct rf_peer *peer)
 {
-	RF_LIST_EACH (node, &peer->control->streams)
-		RF_CONTAINER(node, struct rf_control_stream, node)->broken = true;
+	RF_LIST_EACH(node, &peer->control->streams)
+	RF_CONTAINER(node, struct rf_control_stream, node)->broken = true;
 	rf_control_look(peer->control);
 }
 
@@ -367,23 +368,20 @@ static void a_lost_stream_loses_and_doubles_nothing(void)
 static void a_dead_process_is_dead_after_redialling(void)
 {
 	struct world *a = world_start(0, ""), *b = world_start(1, ""), *c = world_start(2, "");
-	struct rf_peer *ab = peer_of(a, b, true), *cb;
+	struct rf_peer *ab = peer_of(a, b, true), *bc, *cb;
 	uint64_t start;
 
 	rf_control_hold(ab, true);
 	UNTIL(rf_control_is_up(ab));
 	/* c knows no address of b: b dialled it. */
 	cb = peer_of(c, b, false);
-	{
-		struct rf_peer *bc = peer_of(b, c, true);
-
-		rf_control_hold(cb, false);
-		rf_control_hold(bc, true);
-		UNTIL(rf_control_is_up(cb) && rf_control_is_up(bc));
-	}
-	rf_server_abandon(&b->context);
-	b->context.net->ops->destroy(b->context.net);
-	b->context.net = NULL;
+	bc = peer_of(b, c, true);
+	rf_control_hold(cb, false);
+	rf_control_hold(bc, true);
+	UNTIL(rf_control_is_up(cb) && rf_control_is_up(bc));
+	rf_server_stop(&b->context); /* closes, and says no goodbye */
+	rf_peer_put(bc);
+	world_stop(b);
 	start = now_ms();
 	UNTIL(a->deaths && c->deaths);
 	CHECK(now_ms() - start >= 250 && now_ms() - start < 900);
@@ -398,6 +396,39 @@ static void a_dead_process_is_dead_after_redialling(void)
 	CHECK(!a->context.peers.count && !c->context.peers.count);
 	world_stop(a);
 	world_stop(c);
+}
+
+/* A forked child has all descriptors too: the far end must not mistake it for its parent. */
+static void a_forked_child_keeps_nothing_open(void)
+{
+	struct world *a = world_start(0, ""), *b = world_start(1, "");
+	struct rf_peer *peer = peer_of(a, b, true);
+	int ends[2];
+	char byte;
+	pid_t child;
+
+	rf_control_hold(peer, true);
+	UNTIL(rf_control_is_up(peer));
+	CHECK(pipe(ends) == 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		rf_server_abandon(&a->context);
+		rf_server_abandon(&b->context);
+		close(ends[1]);
+		while (read(ends[0], &byte, 1) > 0)
+			continue;
+		_exit(0);
+	}
+	close(ends[0]);
+	world_stop(b);
+	UNTIL(a->deaths);
+	CHECK(kill(child, 0) == 0);
+	close(ends[1]);
+	CHECK(waitpid(child, NULL, 0) == child);
+	rf_control_release(peer);
+	rf_peer_put(peer);
+	world_stop(a);
 }
 
 static void nobody_there_is_a_death(void)
@@ -899,27 +930,28 @@ static void ports_are_taken_from_the_configuration(void)
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-#define TESTS(X)                                     \
-	X(segments_arrive_in_order)                  \
-	X(both_dial_at_once)                         \
-	X(big_payloads_arrive)                       \
-	X(a_lost_stream_loses_and_doubles_nothing)   \
-	X(a_dead_process_is_dead_after_redialling)   \
-	X(nobody_there_is_a_death)                   \
-	X(a_goodbye_is_no_death)                     \
-	X(both_leave_at_once)                        \
-	X(idle_streams_close_and_come_back)          \
-	X(a_violation_ends_the_peer)                 \
-	X(suspicion_finds_the_living_and_the_dead)   \
-	X(a_rendezvous_learns_who_is_there)          \
-	X(a_rendezvous_waits_for_its_deadline)       \
-	X(a_late_listener_is_found)                  \
-	X(data_lanes_pass_hello)                     \
-	X(garbage_is_turned_away)                    \
-	X(a_flood_of_strangers_starves_nobody)       \
-	X(no_descriptors_left_is_survived)           \
-	X(another_version_is_told_so)                \
-	X(dials_meet_other_versions_and_garbage)     \
+#define TESTS(X)                                   \
+	X(segments_arrive_in_order)                \
+	X(both_dial_at_once)                       \
+	X(big_payloads_arrive)                     \
+	X(a_lost_stream_loses_and_doubles_nothing) \
+	X(a_dead_process_is_dead_after_redialling) \
+	X(a_forked_child_keeps_nothing_open)       \
+	X(nobody_there_is_a_death)                 \
+	X(a_goodbye_is_no_death)                   \
+	X(both_leave_at_once)                      \
+	X(idle_streams_close_and_come_back)        \
+	X(a_violation_ends_the_peer)               \
+	X(suspicion_finds_the_living_and_the_dead) \
+	X(a_rendezvous_learns_who_is_there)        \
+	X(a_rendezvous_waits_for_its_deadline)     \
+	X(a_late_listener_is_found)                \
+	X(data_lanes_pass_hello)                   \
+	X(garbage_is_turned_away)                  \
+	X(a_flood_of_strangers_starves_nobody)     \
+	X(no_descriptors_left_is_survived)         \
+	X(another_version_is_told_so)              \
+	X(dials_meet_other_versions_and_garbage)   \
 	X(ports_are_taken_from_the_configuration)
 
 static const struct {
