@@ -231,8 +231,9 @@ static void link_died(struct rf_link *link, const char *reason)
 
 	if (comm_has_leaver(link->comm, link->rank))
 		return;
-	/* The goodbye of a rank that is no neighbour is still on its way through the others. */
-	if (peer->state == RF_PEER_LEFT && !link->lifeline)
+	/* The goodbye of a rank that is no neighbour is still on its way through the others; and
+	 * whoever ends after a failure has not failed. */
+	if (peer->state == RF_PEER_LEFT && (!link->lifeline || link->comm->failure))
 		return;
 	snprintf(message, sizeof(message), "rank %d %s: %s (host %s)", link->rank,
 		 peer->state == RF_PEER_LEFT ? "ended without leaving the communicator" : "died",

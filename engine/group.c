@@ -104,6 +104,7 @@ static void fill_header(const struct rf_stage *stage, struct rf_peer *peer, unsi
 {
 	const struct rf_call *call = stage->call;
 	struct rf_segment segment = {
+		.version = RF_WIRE_VERSION,
 		.type = RF_SEGMENT_DATA,
 		.stage = (uint8_t)(stage - call->stages),
 		.flags = eager ? RF_SEGMENT_EAGER : 0,

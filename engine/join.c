@@ -106,41 +106,35 @@ static void all_stand(struct rf_join *join)
 		return;
 	}
 	join->state = RF_JOIN_STANDING;
-	rf_join_send_ready(join->leader, join->comm, true);
+	rf_join_send_ready(join->leader, join->comm);
 }
 
-/* A stream stands when READY has come over it: the higher rank, which dials, sends the first one,
- * the lower answers. A lower rank that has a stream already need not wait, but answers too. */
-static void lifelines_start(struct rf_join *join)
+static void lifeline_stands(struct rf_join *join, int index)
 {
-	rf_comm *comm = join->comm;
-
-	for (int i = 0; i < comm->lifeline_count; i++) {
-		struct rf_link *link = comm->lifelines[i];
-
-		if (link->rank > comm->rank && !rf_control_is_up(link->peer))
-			continue;
-		rf_join_send_ready(link->peer, comm, false);
-		if (link->rank > comm->rank) {
-			join->standing[i] = true;
-			join->standing_count++;
-		}
-	}
-	if (join->standing_count == comm->lifeline_count)
+	if (join->standing[index])
+		return;
+	join->standing[index] = true;
+	if (++join->standing_count == join->comm->lifeline_count)
 		all_stand(join);
 }
 
-static void lifeline_stands(struct rf_join *join, const struct rf_link *link)
+/* Marks the lifelines whose streams stand. The join may end by it. */
+static void lifelines_look(rf_comm *comm)
 {
-	rf_comm *comm = join->comm;
+	for (int i = 0; i < comm->lifeline_count; i++)
+		if (comm->join && comm->join->state == RF_JOIN_LINKING &&
+		    rf_control_is_up(comm->lifelines[i]->peer))
+			lifeline_stands(comm->join, i);
+}
 
-	for (int i = 0; i < comm->lifeline_count; i++) {
-		if (comm->lifelines[i] != link || join->standing[i])
-			continue;
-		join->standing[i] = true;
-		if (++join->standing_count == comm->lifeline_count)
-			all_stand(join);
-		return;
+void rf_join_peer_up(struct rf_peer *peer)
+{
+	RF_LIST_EACH(node, &peer->links)
+	{
+		const struct rf_link *link = RF_CONTAINER(node, struct rf_link, peer_node);
+
+		if (link->lifeline && link->comm->join)
+			lifelines_look(link->comm);
 	}
 }
 
@@ -165,6 +159,8 @@ void rf_join_link(struct rf_join *join, uint64_t id, struct rf_rank_entry *ranks
 	status = rf_comm_set_table(comm, id, join->rank, join->size, ranks, agreed);
 	if (status == RF_OK)
 		status = rf_overlay_raise(comm);
+	else
+		free(ranks);
 	if (status == RF_OK) {
 		join->standing = calloc((size_t)comm->lifeline_count, sizeof(*join->standing));
 		if (!join->standing)
@@ -173,7 +169,7 @@ void rf_join_link(struct rf_join *join, uint64_t id, struct rf_rank_entry *ranks
 	if (status != RF_OK)
 		rf_join_fail(comm, status, "the lifelines to the other ranks cannot be made");
 	else
-		lifelines_start(join);
+		lifelines_look(comm);
 }
 
 /* ---- deadline and progress ------------------------------------------------------------------ */
@@ -317,8 +313,10 @@ static int start_alone(rf_comm *comm, struct rf_request *request)
 	ranks[0].host = rf_join_host(comm->context);
 	id = rf_join_new_comm_id(comm->context);
 	status = rf_comm_set_table(comm, id, 0, 1, ranks, &comm->context->config);
-	if (status != RF_OK)
+	if (status != RF_OK) {
+		free(ranks);
 		return status;
+	}
 	comm->state = RF_COMM_READY;
 	rf_request_end(request, RF_OK);
 	return RF_OK;
@@ -414,27 +412,12 @@ static struct rf_join *follower_find(struct rf_peer *leader, uint64_t key)
 	return NULL;
 }
 
-static int on_ready(struct rf_peer *peer, const struct rf_segment *segment, const uint8_t *payload)
+static int on_ready(struct rf_peer *peer, const struct rf_segment *segment)
 {
 	rf_comm *comm = rf_map_get(&peer->context->comms, segment->comm);
-	struct rf_link *link;
 
-	if (segment->bytes != 1 || payload[0] > 1)
-		return RF_ERR_PROTOCOL;
-	if (!comm)
-		return RF_OK; /* the table is still on its way, or the communicator gone */
-	if (payload[0]) {
-		if (comm->join && comm->join->rank == 0)
-			rf_leader_on_ready(comm->join, peer);
-		return RF_OK;
-	}
-	link = rf_peer_link(peer, comm);
-	if (!link || !link->lifeline)
-		return RF_ERR_PROTOCOL;
-	if (link->rank > comm->rank && comm->state != RF_COMM_LEFT)
-		rf_join_send_ready(peer, comm, false);
-	if (comm->join && comm->join->state == RF_JOIN_LINKING)
-		lifeline_stands(comm->join, link);
+	if (comm && comm->join && comm->join->rank == 0)
+		rf_leader_on_ready(comm->join, peer);
 	return RF_OK;
 }
 
@@ -485,7 +468,7 @@ int rf_join_on_segment(struct rf_peer *peer, const struct rf_segment *segment,
 		join = follower_find(peer, rf_get_u64(&c));
 		return !c.failed && join ? rf_reach_on_table(join, segment, payload) : RF_OK;
 	case RF_SEGMENT_READY:
-		return on_ready(peer, segment, payload);
+		return on_ready(peer, segment);
 	case RF_SEGMENT_GO:
 		return on_go(peer, segment);
 	case RF_SEGMENT_JOIN_FAILED:

@@ -150,7 +150,7 @@ void rf_join_send_join(struct rf_join *join);
 int rf_join_read_join(const uint8_t *payload, size_t bytes, uint64_t *key,
 		      struct rf_arrival *arrival);
 void rf_join_send_failed(struct rf_peer *peer, uint64_t key, int error, const char *message);
-void rf_join_send_ready(struct rf_peer *peer, rf_comm *comm, bool all_stand);
+void rf_join_send_ready(struct rf_peer *peer, const rf_comm *comm);
 /* The table, as it is for everybody but for the receiver's rank and whether it was seen on
  * loopback: those are patched in. NULL: no memory. */
 uint8_t *rf_join_write_table(const struct rf_join *join, const struct rf_rank_entry *ranks,

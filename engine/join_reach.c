@@ -15,7 +15,7 @@
 #define BACKOFF_FIRST (20 * MS)
 #define BACKOFF_LAST  (1000 * MS)
 #define RESOLVE_POLL  (2 * MS)
-#define DIAL_LONGEST  (5000 * MS) /* an address that swallows packets must not eat the deadline */
+#define DIAL_LONGEST  (2000 * MS) /* then the name is resolved anew: its host may have moved */
 
 static void reach_step(struct rf_timer *timer);
 

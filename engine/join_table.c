@@ -135,11 +135,9 @@ void rf_join_send_failed(struct rf_peer *peer, uint64_t key, int error, const ch
 	send_to(peer, RF_SEGMENT_JOIN_FAILED, 0, payload, (size_t)(c.at - payload));
 }
 
-void rf_join_send_ready(struct rf_peer *peer, rf_comm *comm, bool all_stand)
+void rf_join_send_ready(struct rf_peer *peer, const rf_comm *comm)
 {
-	uint8_t payload = all_stand;
-
-	send_to(peer, RF_SEGMENT_READY, comm->id, &payload, 1);
+	send_to(peer, RF_SEGMENT_READY, comm->id, NULL, 0);
 }
 
 /* ---- JOIN ----------------------------------------------------------------------------------- */

@@ -35,9 +35,8 @@ int rf_peer_get(rf_context *context, struct rf_process_id id, const struct rf_ad
 		peer->id = id;
 		peer->context = context;
 		peer->state = RF_PEER_ALIVE;
-		peer->data.peer = peer;
 		rf_list_init(&peer->links);
-		rf_list_init(&peer->blocked_calls);
+		rf_data_init(peer);
 		rc = rf_map_put(&context->peers, id.hi, peer);
 		if (rc != RF_OK) {
 			free(peer);

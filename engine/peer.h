@@ -26,7 +26,7 @@ struct rf_peer {
 	struct rf_process_id id;
 	rf_context *context;
 	enum rf_peer_state state;
-	unsigned references;  /* links (one a communicator that talks with it), dials, streams */
+	unsigned references;  /* links (one a communicator), control dials, control streams */
 	struct rf_list links; /* struct rf_link, by peer_node */
 	struct rf_addr addrs[RF_PEER_ADDRS];
 	unsigned addr_count;
@@ -77,6 +77,8 @@ int rf_control_send(struct rf_peer *peer, struct rf_segment *segment, const void
 int rf_control_hold(struct rf_peer *peer, bool dial_now);
 void rf_control_release(struct rf_peer *peer);
 bool rf_control_is_up(const struct rf_peer *peer);
+/* Both ends of the peer's control stream; RF_ERR_AGAIN while none stands. */
+int rf_control_addrs(const struct rf_peer *peer, struct rf_addr *local, struct rf_addr *remote);
 /* A data connection broke: is the peer dead? Looks at (dials if need be) its control stream. */
 void rf_control_suspect(struct rf_peer *peer, const char *reason);
 /* For a context's end: says BYE, ends streams orderly; rf_control_all_closed() when nothing is left
@@ -87,10 +89,15 @@ bool rf_control_all_closed(rf_context *context);
 /* The listener and what has been accepted but not yet said hello. */
 int rf_server_start(rf_context *context);
 void rf_server_stop(rf_context *context);
+/* Accepts on a further port, next to context->port: rank 0's rendezvous port. RF_OK too if this
+ * context listens there already. RF_ERR_SYSTEM (errno tells): somebody else does. Open until
+ * rf_server_stop(). */
+int rf_server_listen_also(rf_context *context, uint16_t port);
 void rf_server_abandon(rf_context *context); /* for fork: descriptors only, async-signal-safe */
 
 /* Dials a data lane: a stream to the peer that has passed hello. done() is called once, from
- * progress, unless rf_dial_cancel() came first. On RF_OK the stream is the callee's. */
+ * progress, unless rf_dial_cancel() came first. On RF_OK the stream is the callee's. Has no
+ * reference to the peer: rf_data_close() cancels it. */
 struct rf_dial;
 typedef void rf_dial_done(void *user, unsigned lane, int status, struct rf_stream *stream,
 			  const char *reason);
@@ -116,8 +123,8 @@ int rf_dial_rendezvous(rf_context *context, const struct rf_addr *addrs, unsigne
 void rf_peer_died(struct rf_peer *peer, const char *reason);
 /* join.c: a control stream to the peer stands where none stood, for the first time or again. */
 void rf_join_peer_up(struct rf_peer *peer);
-/* data.c: a peer has dialled a data lane to us. Takes the stream over, also on error. The caller's
- * reference ends after it: what must live takes one of its own. */
+/* data.c: a peer has dialled a data lane to us. Takes the stream over, also on error. Control.c
+ * keeps the peer for a minute, and as long as there are links after that. */
 int rf_data_accept(struct rf_peer *peer, unsigned transport_index, unsigned lane,
 		   struct rf_stream *stream);
 /* The table of handlers by segment type (control.c) calls these; payload is segment->bytes long. An

@@ -46,8 +46,7 @@ void rf_server_log_stranger(struct rf_server *server, rf_log_level level, const 
 	char text[RF_ADDR_TEXT];
 	char others[64] = "";
 
-	if (server->last_garbage_ns &&
-	    now - server->last_garbage_ns < LOG_INTERVAL_MS * RF_MS) {
+	if (server->last_garbage_ns && now - server->last_garbage_ns < LOG_INTERVAL_MS * RF_MS) {
 		server->unlogged++;
 		return;
 	}
@@ -198,11 +197,13 @@ static void hand_over(struct stranger *stranger)
 	stranger->peer = NULL;
 	stranger_free(stranger);
 	/* An error ends the stream, and the far end learns of it by that. */
-	if (hello.purpose == RF_PURPOSE_DATA)
-		(void)rf_data_accept(peer, hello.transport, hello.lane, stream);
-	else
+	if (hello.purpose == RF_PURPOSE_DATA) {
+		if (rf_data_accept(peer, hello.transport, hello.lane, stream) == RF_OK)
+			rf_control_guest_begins(peer);
+	} else {
 		(void)rf_control_adopt(peer, stream,
 				       hello.session ? RF_ADOPT_MET : RF_ADOPT_AWAIT_HELLO);
+	}
 	rf_peer_put(peer);
 }
 
@@ -309,8 +310,7 @@ static void make_room(struct rf_server *server)
 	if (server->stranger_count < RF_STRANGERS_MAX)
 		return;
 	oldest = RF_CONTAINER(server->strangers.next, struct stranger, node);
-	rf_server_log_stranger(server, RF_LOG_INFO, "too many wait for their turn",
-			       oldest->stream);
+	rf_server_log_stranger(server, RF_LOG_INFO, "too many wait for their turn", oldest->stream);
 	stranger_free(oldest);
 }
 
@@ -327,16 +327,14 @@ static void log_no_descriptors(struct rf_server *server)
 	       strerror_r(errno, text, sizeof(text)));
 }
 
-static void listener_ready(struct rf_watch *watch, unsigned events)
+void rf_server_accept(struct rf_server *server, struct rf_listener *listener)
 {
-	struct rf_server *server = RF_CONTAINER(watch, struct rf_server, watch);
 	struct rf_stream_tuning tuning = {.dead_after_ms = RF_CONTROL_DEAD_AFTER_MS};
 	rf_context *context = server->context;
 
-	(void)events;
 	for (int i = 0; i < ACCEPTS_MAX; i++) {
 		struct rf_stream *stream;
-		int rc = context->net->ops->accept(context->listener, &tuning, &stream);
+		int rc = context->net->ops->accept(listener, &tuning, &stream);
 
 		if (rc == RF_ERR_AGAIN)
 			return;
@@ -347,6 +345,14 @@ static void listener_ready(struct rf_watch *watch, unsigned events)
 		make_room(server);
 		stranger_new(server, stream);
 	}
+}
+
+static void listener_ready(struct rf_watch *watch, unsigned events)
+{
+	struct rf_server *server = RF_CONTAINER(watch, struct rf_server, watch);
+
+	(void)events;
+	rf_server_accept(server, server->context->listener);
 }
 
 /* "", "7000" or "7000-7010". */
@@ -408,6 +414,7 @@ int rf_server_start(rf_context *context)
 	server->watch.ready = listener_ready;
 	rf_list_init(&server->strangers);
 	rf_list_init(&server->dials);
+	rf_list_init(&server->further_listeners);
 	rc = start_listening(context);
 	if (rc == RF_OK)
 		rc = context->net->ops->watch_listener(context->listener, &server->watch);
@@ -431,8 +438,9 @@ void rf_server_stop(rf_context *context)
 	server->leaving = true;
 	context->net->ops->close_listener(context->listener);
 	context->listener = NULL;
-	RF_LIST_EACH (node, &server->strangers)
-		stranger_free(RF_CONTAINER(node, struct stranger, node));
+	rf_server_close_further(server, false);
+	RF_LIST_EACH(node, &server->strangers)
+	stranger_free(RF_CONTAINER(node, struct stranger, node));
 	rf_control_release_all(context, false);
 	rf_dial_cancel_all(server);
 	context->server = NULL;
@@ -446,7 +454,9 @@ void rf_server_abandon(rf_context *context)
 	if (!server)
 		return;
 	context->net->ops->abandon_listener(context->listener);
-	RF_LIST_EACH (node, &server->strangers) {
+	rf_server_close_further(server, true);
+	RF_LIST_EACH(node, &server->strangers)
+	{
 		struct stranger *stranger = RF_CONTAINER(node, struct stranger, node);
 
 		stranger->stream->ops->abandon(stranger->stream);

@@ -37,7 +37,7 @@ TABLE
 }
 
 packages_need build || exit 1
-packages_need test || echo "==> going on without; the tests that need it are skipped"
+packages_need test mpi aarch64 || echo "==> going on without; the tests that need it are skipped"
 suites_begin "$build/test-logs"
 [ $quick = yes ] || suite_run python-env 1200 scripts/python_env.sh
 

@@ -97,6 +97,7 @@ struct rf_algo {
 	const char *name;
 	unsigned collectives; /* bit (1 << rf_collective) for each that it can do */
 	bool tree_order;      /* folds along RF_ORDER_TREE */
+	bool is_pipelined;    /* chunks of a block overlap; else it sends all at once if it can */
 	const char *summary;  /* for info: steps and bytes a rank */
 
 	int (*create)(struct rf_group *group, const struct rf_task *task,

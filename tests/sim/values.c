@@ -97,7 +97,7 @@ static void store(rf_dtype dtype, void *buffer, size_t at, double value)
 }
 
 void values_input(uint64_t call, int rank, rf_dtype dtype, rf_op op, size_t first, size_t count,
-                  void *buffer)
+		  void *buffer)
 {
 	for (size_t i = 0; i < count; i++)
 		store(dtype, buffer, i, (double)number(call, rank, dtype, op, first + i));
@@ -133,13 +133,15 @@ static double average(rf_dtype dtype, int64_t sum, int size)
 }
 
 void values_expected(uint64_t call, int size, rf_dtype dtype, rf_op op, size_t first, size_t count,
-                     void *buffer)
+		     void *buffer)
 {
 	for (size_t i = 0; i < count; i++) {
 		int64_t folded = number(call, 0, dtype, op, first + i);
 
 		for (int rank = 1; rank < size; rank++)
-			folded = combine(dtype, op, folded, number(call, rank, dtype, op, first + i));
-		store(dtype, buffer, i, op == RF_AVG ? average(dtype, folded, size) : (double)folded);
+			folded = combine(dtype, op, folded,
+					 number(call, rank, dtype, op, first + i));
+		store(dtype, buffer, i,
+		      op == RF_AVG ? average(dtype, folded, size) : (double)folded);
 	}
 }

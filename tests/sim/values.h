@@ -11,9 +11,9 @@
 
 /* Writes rank's input of a call: elements first .. first + count - 1. */
 void values_input(uint64_t call, int rank, rf_dtype dtype, rf_op op, size_t first, size_t count,
-                  void *buffer);
+		  void *buffer);
 /* Writes what the fold over all ranks must be. */
 void values_expected(uint64_t call, int size, rf_dtype dtype, rf_op op, size_t first, size_t count,
-                     void *buffer);
+		     void *buffer);
 
 #endif
