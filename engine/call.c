@@ -305,6 +305,7 @@ void rf_call_end_if_drained(struct rf_call *call)
 
 static void free_incoming(struct rf_incoming *incoming)
 {
+	free(incoming->bounce);
 	rf_list_remove(&incoming->node);
 	rf_list_append(&incoming->call->request.context->free_incoming, &incoming->node);
 }
@@ -508,14 +509,26 @@ static int answer(struct rf_incoming *incoming)
 	transport = incoming->transport;
 	if (incoming->landing.kind == RF_LAND_INTO)
 		return transport->ops->receive_into(incoming->receive, incoming->landing.dst);
-	return transport->ops->receive_pieces(incoming->receive);
+	if (transport->caps.borrow)
+		return transport->ops->receive_pieces(incoming->receive);
+	if (incoming->arrival.bytes && !incoming->stage->group.no_payload) {
+		incoming->bounce = malloc(incoming->arrival.bytes);
+		if (!incoming->bounce)
+			return RF_ERR_NOMEM;
+	}
+	return transport->ops->receive_into(incoming->receive, incoming->bounce);
 }
 
-static void bad_segment(struct rf_incoming *incoming)
+static void bad_segment(struct rf_incoming *incoming, int error)
 {
 	struct rf_call *call = incoming->call;
 	char what[200];
 
+	if (error == RF_ERR_NOMEM) {
+		drop_incoming(incoming);
+		fail_comm(call, error, "out of memory for an arriving segment");
+		return;
+	}
 	snprintf(what, sizeof(what),
 		 "rank %d sent a segment that does not belong to it (channel %u, chunk %u, %zu "
 		 "bytes)",
@@ -539,7 +552,7 @@ static void place(struct rf_incoming *incoming)
 			status = answer(incoming);
 	}
 	if (status != RF_OK)
-		bad_segment(incoming);
+		bad_segment(incoming, status);
 }
 
 static void retry_put_off(struct rf_call *call)
@@ -593,7 +606,7 @@ void rf_call_segment(struct rf_call *call, struct rf_link *link, const struct rf
 		drop_incoming(incoming);
 		mismatch(call, link, &segment->fingerprint);
 	} else if (segment->stage != 0 || call->stages[0].done) {
-		bad_segment(incoming);
+		bad_segment(incoming, RF_ERR_PROTOCOL);
 	} else {
 		place(incoming);
 	}
@@ -626,6 +639,8 @@ void rf_call_delivered(struct rf_incoming *incoming)
 	struct rf_arrival arrival = incoming->arrival;
 	rf_counters *counters = &call->request.comm->counters;
 
+	if (incoming->bounce)
+		rf_call_piece(incoming, 0, incoming->bounce, arrival.bytes);
 	counters->segments_received++;
 	counters->payload_bytes_received += arrival.bytes;
 	if (incoming->staged)

@@ -75,6 +75,7 @@ struct rf_incoming {
 	struct rf_transport *transport;
 	struct rf_receive *receive; /* NULL: the bytes are staged */
 	struct rf_staged *staged;
+	uint8_t *bounce; /* for a fold, where the transport lends no pieces; else NULL */
 	bool put_off; /* accept() said later */
 	bool eager;
 	struct rf_arrival arrival;

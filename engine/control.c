@@ -4,8 +4,8 @@
  *
  * Both sides may dial, at the same time too: then two streams stand, each side sends on the first
  * that stood and reads both, and neither is closed for being the second. A stream that ends without
- * a BYE is lost: whoever knows an address dials again until redial_ms are over, and then the peer is
- * dead. Streams that nobody needs are closed when both sides have said so.
+ * a BYE is lost: whoever knows an address dials again until redial_ms are over, and then the peer
+ * is dead. Streams that nobody needs are closed when both sides have said so.
  */
 #include "engine/control.h"
 
@@ -15,6 +15,7 @@
 
 enum {
 	IDLE_MS = 1000,
+	GUEST_MS = 60000,
 	FIRST_DIAL_MS = 10000, /* where nothing answers at all; refusals count for redial_ms */
 };
 
@@ -81,6 +82,25 @@ static bool dial_wanted(const struct rf_control *control)
 	       control->suspected;
 }
 
+void rf_control_guest_begins(struct rf_peer *peer)
+{
+	/* Only the making may fail: then the lane goes with the peer, and is dialled again. */
+	if (!rf_list_empty(&peer->links) || rf_control_make(peer) != RF_OK)
+		return;
+	if (!peer->control->guest_until)
+		peer->references++;
+	peer->control->guest_until = rf_now(peer->context) + GUEST_MS * RF_MS;
+	rf_control_look(peer->control);
+}
+
+void rf_control_guest_ends(struct rf_control *control)
+{
+	if (!control->guest_until)
+		return;
+	control->guest_until = 0;
+	control->peer->references--;
+}
+
 /* ---- streams come and go -------------------------------------------------------------------- */
 
 /* The peer stays only if somebody else refers to it. */
@@ -98,10 +118,10 @@ static void stream_close(struct rf_control_stream *stream)
 }
 
 /* The caller has a reference to the peer. */
-static void close_streams(struct rf_control *control)
+void rf_control_close_streams(struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams)
-		stream_close(RF_CONTAINER(node, struct rf_control_stream, node));
+	RF_LIST_EACH(node, &control->streams)
+	stream_close(RF_CONTAINER(node, struct rf_control_stream, node));
 }
 
 static void say_hello(struct rf_control_stream *stream)
@@ -144,7 +164,8 @@ int rf_control_adopt(struct rf_peer *peer, struct rf_stream *base, enum rf_adopt
 	control->redial_until = 0;
 	control->suspected = false;
 	control->idle_told = false;
-	control->last_use = rf_now(peer->context);
+	control->heard = false;
+	control->stood_at = control->last_use = rf_now(peer->context);
 	rf_control_pump(control);
 	rf_control_look(control);
 	if (!was_up && control->sending)
@@ -155,7 +176,8 @@ int rf_control_adopt(struct rf_peer *peer, struct rf_stream *base, enum rf_adopt
 /* Older streams belong to a numbering that is over. */
 static void forget_session(struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams) {
+	RF_LIST_EACH(node, &control->streams)
+	{
 		struct rf_control_stream *stream =
 			RF_CONTAINER(node, struct rf_control_stream, node);
 
@@ -201,11 +223,12 @@ void rf_control_end(struct rf_peer *peer, enum rf_peer_state state, const char *
 	struct rf_dial *dial = control->dial;
 
 	peer->references++;
+	rf_control_guest_ends(control);
 	peer->state = state;
 	control->dial = NULL;
 	if (dial)
 		rf_dial_cancel(dial);
-	close_streams(control);
+	rf_control_close_streams(control);
 	rf_control_drop_messages(control);
 	control->redial_until = 0;
 	control->suspected = false;
@@ -230,11 +253,19 @@ static void lost(struct rf_control *control, const char *reason)
 {
 	struct rf_peer *peer = control->peer;
 
+	uint64_t now = rf_now(peer->context);
+	uint64_t redial_ns = (uint64_t)peer->context->config.redial_ms * RF_MS;
+
 	snprintf(control->lost_reason, sizeof(control->lost_reason), "%s", reason);
-	control->redial_until =
-		rf_now(peer->context) + (uint64_t)peer->context->config.redial_ms * RF_MS;
+	/* A stream that stands and falls without a word is the same loss still. */
+	if (!control->lost_at || control->heard || now >= control->stood_at + redial_ns)
+		control->lost_at = now;
+	control->redial_until = control->lost_at + redial_ns;
+	if (control->dial)
+		rf_dial_cancel(control->dial);
+	control->dial = NULL;
 	/* Where no dial can be started the far end may still dial us. */
-	if (!control->dial && peer->addr_count)
+	if (peer->addr_count)
 		(void)dial_start(control, control->redial_until, UINT64_MAX);
 }
 
@@ -307,7 +338,8 @@ void rf_control_stream_ended(struct rf_control_stream *stream, bool orderly, con
 
 void rf_control_farewell(struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams) {
+	RF_LIST_EACH(node, &control->streams)
+	{
 		struct rf_control_stream *stream =
 			RF_CONTAINER(node, struct rf_control_stream, node);
 
@@ -321,9 +353,9 @@ void rf_control_farewell(struct rf_control *control)
 
 static bool has_broken(const struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams)
-		if (RF_CONTAINER(node, struct rf_control_stream, node)->broken)
-			return true;
+	RF_LIST_EACH(node, &control->streams)
+	if (RF_CONTAINER(node, struct rf_control_stream, node)->broken)
+		return true;
 	return false;
 }
 
@@ -338,7 +370,7 @@ static bool is_moot(const struct rf_control *control)
 	return !rf_control_needed(control) && (control->dial || control->redial_until);
 }
 
-static uint64_t due_at(const struct rf_control *control)
+static uint64_t stream_due_at(const struct rf_control *control)
 {
 	if (control->peer->state != RF_PEER_ALIVE)
 		return UINT64_MAX;
@@ -348,9 +380,18 @@ static uint64_t due_at(const struct rf_control *control)
 		return is_idle(control) ? control->last_use + IDLE_MS * RF_MS : UINT64_MAX;
 	if (is_moot(control))
 		return 0;
+	if (control->dial)
+		return UINT64_MAX; /* it has a deadline of its own */
 	if (control->redial_until)
 		return control->redial_until;
-	return !control->dial && dial_wanted(control) ? 0 : UINT64_MAX;
+	return dial_wanted(control) ? 0 : UINT64_MAX;
+}
+
+static uint64_t due_at(const struct rf_control *control)
+{
+	uint64_t at = stream_due_at(control);
+
+	return control->guest_until && control->guest_until < at ? control->guest_until : at;
 }
 
 void rf_control_look(struct rf_control *control)
@@ -371,7 +412,8 @@ void rf_control_look(struct rf_control *control)
 
 static void end_broken(struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->streams) {
+	RF_LIST_EACH(node, &control->streams)
+	{
 		struct rf_control_stream *stream =
 			RF_CONTAINER(node, struct rf_control_stream, node);
 
@@ -382,7 +424,7 @@ static void end_broken(struct rf_control *control)
 	}
 }
 
-static void call_off(struct rf_control *control)
+void rf_control_call_off(struct rf_control *control)
 {
 	struct rf_dial *dial = control->dial;
 
@@ -424,13 +466,19 @@ static void control_due(struct rf_timer *timer)
 	uint64_t now = rf_now(peer->context);
 
 	peer->references++;
+	if (control->guest_until && now >= control->guest_until) {
+		if (rf_list_empty(&peer->links))
+			rf_control_guest_ends(control);
+		else
+			control->guest_until = now + GUEST_MS * RF_MS;
+	}
 	if (now >= due_at(control)) {
 		if (has_broken(control))
 			end_broken(control);
 		else if (!rf_list_empty(&control->streams))
 			go_idle(control);
 		else if (is_moot(control))
-			call_off(control);
+			rf_control_call_off(control);
 		else if (control->redial_until)
 			rf_control_end(peer, RF_PEER_DEAD, control->lost_reason);
 		else
@@ -479,9 +527,10 @@ int rf_control_addrs(const struct rf_peer *peer, struct rf_addr *local, struct r
 
 	if (!control || rf_list_empty(&control->streams))
 		return RF_ERR_AGAIN;
-	stream = control->sending ? control->sending->stream :
-				    RF_CONTAINER(control->streams.next, struct rf_control_stream, node)
-					    ->stream;
+	stream = control->sending
+			 ? control->sending->stream
+			 : RF_CONTAINER(control->streams.next, struct rf_control_stream, node)
+				   ->stream;
 	stream->ops->local_addr(stream, local);
 	stream->ops->peer_addr(stream, remote);
 	return RF_OK;
@@ -504,81 +553,4 @@ void rf_control_suspect(struct rf_peer *peer, const char *reason)
 	}
 	control->suspected = true;
 	rf_control_look(control);
-}
-
-/* ---- the end of a context ------------------------------------------------------------------- */
-
-void rf_control_shutdown(rf_context *context)
-{
-	if (!context->server)
-		return;
-	context->server->leaving = true;
-	for (size_t i = 0; i < context->peers.capacity; i++) {
-		struct rf_peer *peer = context->peers.entries[i].value;
-
-		if (!peer || !peer->control)
-			continue;
-		rf_control_farewell(peer->control);
-		rf_control_look(peer->control);
-	}
-}
-
-bool rf_control_all_closed(rf_context *context)
-{
-	for (size_t i = 0; i < context->peers.capacity; i++) {
-		const struct rf_peer *peer = context->peers.entries[i].value;
-
-		if (peer && peer->control &&
-		    (!rf_list_empty(&peer->control->streams) ||
-		     (peer->state == RF_PEER_ALIVE && rf_control_has_unsent(peer->control))))
-			return false;
-	}
-	return true;
-}
-
-static bool has_anything(const struct rf_control *control)
-{
-	return control && (!rf_list_empty(&control->streams) || control->dial ||
-			   !rf_list_empty(&control->messages) || control->timer.position);
-}
-
-static void release(struct rf_peer *peer)
-{
-	struct rf_control *control = peer->control;
-
-	peer->references++;
-	call_off(control);
-	close_streams(control);
-	rf_control_drop_messages(control);
-	rf_timer_clear(&peer->context->timers, &control->timer);
-	/* Nothing is due any more: the last references are the links'. */
-	peer->state = peer->state == RF_PEER_ALIVE ? RF_PEER_LEFT : peer->state;
-	rf_peer_put(peer);
-}
-
-static void abandon(struct rf_control *control)
-{
-	RF_LIST_EACH (node, &control->streams) {
-		struct rf_stream *stream =
-			RF_CONTAINER(node, struct rf_control_stream, node)->stream;
-
-		stream->ops->abandon(stream);
-	}
-}
-
-/* Freeing a peer changes the map: begins anew after each. */
-void rf_control_release_all(rf_context *context, bool only_abandon)
-{
-	for (size_t i = 0; i < context->peers.capacity; i++) {
-		struct rf_peer *peer = context->peers.entries[i].value;
-
-		if (!peer || !has_anything(peer->control))
-			continue;
-		if (only_abandon) {
-			abandon(peer->control);
-			continue;
-		}
-		release(peer);
-		i = (size_t)-1;
-	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Private to control.c, control_stream.c, server.c, dial.c, hello.c and peer.c: how streams begin,
+ * Private to control*.c, server.c, dial.c, hello.c and peer.c: how streams begin,
  * and what stands between two processes once they have. docs/wire-hello.md draws what is said.
  */
 #ifndef RF_CONTROL_H
@@ -19,13 +19,13 @@ enum rf_purpose {
 };
 
 /* X(NAME, number, text): why a hello is turned away. */
-#define RF_REFUSAL_LIST(X)                                                       \
-	X(MALFORMED, 1, "the hello was not understood")                          \
-	X(VERSION, 2, "another wire version is spoken there")                    \
-	X(OTHER_PROCESS, 3, "another process listens there")                     \
-	X(DEAD, 4, "this process counts as dead there")                          \
-	X(LEAVING, 5, "the process there is ending")                             \
-	X(UNSUPPORTED, 6, "what was asked for is not served there")              \
+#define RF_REFUSAL_LIST(X)                                          \
+	X(MALFORMED, 1, "the hello was not understood")             \
+	X(VERSION, 2, "another wire version is spoken there")       \
+	X(OTHER_PROCESS, 3, "another process listens there")        \
+	X(DEAD, 4, "this process counts as dead there")             \
+	X(LEAVING, 5, "the process there is ending")                \
+	X(UNSUPPORTED, 6, "what was asked for is not served there") \
 	X(NO_MEMORY, 7, "the process there is out of memory")
 
 enum rf_refusal {
@@ -58,12 +58,13 @@ struct rf_hello {
 	uint64_t features;
 	/* The sender's numbering of control segments to this peer began with this session; greater
 	 * ones are later; 0: the sender does not know yet whom it talks with, and says it by a
-	 * second hello, the first segment of the stream. What it knows of the receiver's: session (0: none) and how many came. */
+	 * second hello, the first segment of the stream. What it knows of the receiver's: session
+	 * (0: none) and how many came. */
 	uint64_t session;
 	uint64_t known_session;
 	uint64_t received;
 	uint8_t challenge[RF_CHALLENGE_BYTES]; /* zero without a secret */
-	uint8_t proof[RF_PROOF_BYTES];	       /* zero without a secret */
+	uint8_t proof[RF_PROOF_BYTES];         /* zero without a secret */
 };
 
 /* One end's part of a handshake: at most one segment each way at a time. */
@@ -73,7 +74,7 @@ struct rf_handshake {
 	uint8_t out[RF_SEGMENT_HEADER_BYTES + RF_HANDSHAKE_PAYLOAD_MAX];
 	size_t out_bytes, out_sent;
 	struct rf_segment segment; /* the received one's header */
-	unsigned far_version;	   /* with RF_ERR_VERSION */
+	unsigned far_version;      /* with RF_ERR_VERSION */
 };
 
 /* Prepare what is to be sent. */
@@ -111,9 +112,9 @@ struct rf_server {
 	size_t stranger_count;
 	struct rf_list dials;
 	struct rf_list further_listeners; /* server_further.c */
-	bool leaving;		  /* rf_control_shutdown() was called */
-	uint64_t sessions;	  /* handed out by rf_control_make() */
-	uint64_t last_garbage_ns; /* when strangers were last logged, and how many since */
+	bool leaving;                     /* rf_control_shutdown() was called */
+	uint64_t sessions;                /* handed out by rf_control_make() */
+	uint64_t last_garbage_ns;         /* when strangers were last logged, and how many since */
 	uint64_t unlogged;
 };
 
@@ -159,7 +160,7 @@ struct rf_control_stream {
 	struct rf_stream *stream;
 	enum rf_control_stream_state state;
 	unsigned interest;
-	bool broken;	/* found while sending: taken down by the timer */
+	bool broken;       /* found while sending: taken down by the timer */
 	bool awaits_hello; /* not to be sent on yet */
 	bool bye_came;
 	uint64_t flushed; /* SHUT: all messages up to this went before the BYE */
@@ -178,32 +179,35 @@ struct rf_control_stream {
 struct rf_control {
 	struct rf_peer *peer;
 	unsigned holds;
-	bool dial_now;	/* one of them wants the stream up */
-	bool suspected; /* verify that the peer lives even if nobody needs the stream */
-	bool peer_left; /* has said so; streams may still be open */
+	bool dial_now;          /* one of them wants the stream up */
+	bool suspected;         /* verify that the peer lives even if nobody needs the stream */
+	uint64_t guest_until;   /* has a reference because of an accepted data lane; 0: none */
+	bool peer_left;         /* has said so; streams may still be open */
 	struct rf_list streams; /* sent on is one of them, all are read */
 	struct rf_control_stream *sending;
 	struct rf_dial *dial;
-	struct rf_timer timer; /* for rf_control_look() */
-	uint64_t redial_until; /* 0: nothing is lost */
+	struct rf_timer timer;      /* for rf_control_look() */
+	uint64_t redial_until;      /* 0: nothing is lost */
+	uint64_t lost_at, stood_at; /* when the last stream last went, and one last came */
+	bool heard;                 /* something since then */
 	char lost_reason[160];
 
 	/* Numbering: docs/wire-hello.md. */
 	uint64_t session;
-	uint64_t peer_session;	 /* 0: not met */
+	uint64_t peer_session;   /* 0: not met */
 	struct rf_list messages; /* unacknowledged; sent on the present stream before `next` */
-	struct rf_list *next;	 /* in messages, or the list itself: nothing is left to send */
-	size_t next_sent;	 /* bytes of it, header included, on the present stream */
-	uint64_t next_number;	 /* of the next message that is queued */
-	uint64_t sent_number;	 /* the highest that was ever begun to be sent */
+	struct rf_list *next;    /* in messages, or the list itself: nothing is left to send */
+	size_t next_sent;        /* bytes of it, header included, on the present stream */
+	uint64_t next_number;    /* of the next message that is queued */
+	uint64_t sent_number;    /* the highest that was ever begun to be sent */
 	uint64_t acked;
 	uint64_t received;     /* numbered segments that have come */
-	uint64_t told;	       /* the received count that the peer was last sent */
+	uint64_t told;         /* the received count that the peer was last sent */
 	uint64_t untold_bytes; /* payload received since */
 
 	uint64_t last_use; /* when a numbered segment last went or came */
-	bool idle_told;	   /* said that this side has no need of the stream */
-	bool peer_idle;	   /* the peer has said so */
+	bool idle_told;    /* said that this side has no need of the stream */
+	bool peer_idle;    /* the peer has said so */
 };
 
 /* control.c: what stands between two processes, and its life */
@@ -225,9 +229,16 @@ void rf_control_look(struct rf_control *control);
 void rf_control_stream_ended(struct rf_control_stream *stream, bool orderly, const char *reason);
 /* The peer is dead, or has left. */
 void rf_control_end(struct rf_peer *peer, enum rf_peer_state state, const char *reason);
-bool rf_control_needed(const struct rf_control *control); /* somebody here needs the stream */
-void rf_control_farewell(struct rf_control *control);	  /* closes all streams, orderly */
-void rf_control_release_all(rf_context *context, bool abandon);
+bool rf_control_needed(const struct rf_control *control);  /* somebody here needs the stream */
+void rf_control_farewell(struct rf_control *control);      /* closes all streams, orderly */
+void rf_control_close_streams(struct rf_control *control); /* the caller has a reference */
+void rf_control_call_off(struct rf_control *control);      /* its dial, and the wait for one */
+/* An accepted data lane keeps a peer that nobody here has referred to yet. */
+void rf_control_guest_begins(struct rf_peer *peer);
+void rf_control_guest_ends(struct rf_control *control); /* the caller has a reference */
+
+/* control_end.c */
+void rf_control_release_all(rf_context *context, bool only_abandon);
 
 /* control_send.c: the queue and its numbering */
 void rf_control_pump(struct rf_control *control); /* sends what can be sent */

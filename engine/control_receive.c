@@ -55,6 +55,7 @@ static void take_ack(struct rf_control *control, uint16_t low)
 {
 	uint64_t upto = control->acked + (uint16_t)(low - (uint16_t)control->acked);
 
+	control->heard |= upto > control->acked && upto <= control->sent_number;
 	if (upto <= control->sent_number)
 		rf_control_acknowledged(control, upto);
 }
@@ -120,6 +121,7 @@ static int on_numbered(struct rf_control_stream *stream, const uint8_t *payload)
 	if (ahead > 0 || stream->awaits_hello || !handlers[segment->type])
 		return RF_ERR_PROTOCOL;
 	control->received++;
+	control->heard = true;
 	control->untold_bytes += segment->bytes;
 	control->peer_idle = false;
 	control->last_use = rf_now(control->peer->context);
@@ -165,8 +167,8 @@ static void next_segment(struct rf_control_stream *stream)
 /* Room for one byte more at least. */
 static int payload_room(struct rf_control_stream *stream)
 {
-	size_t capacity = stream->payload_capacity ? stream->payload_capacity * 2
-						   : PAYLOAD_FIRST_BYTES;
+	size_t capacity =
+		stream->payload_capacity ? stream->payload_capacity * 2 : PAYLOAD_FIRST_BYTES;
 	uint8_t *payload;
 
 	if (stream->payload_bytes < stream->payload_capacity)
@@ -257,8 +259,7 @@ static int receive_once(struct rf_control_stream *stream, bool *ended)
 		if (rc != RF_OK)
 			return rc;
 		direct = stream->payload_capacity - stream->payload_bytes;
-		iov[count++] =
-			(struct iovec){stream->payload + stream->payload_bytes, direct};
+		iov[count++] = (struct iovec){stream->payload + stream->payload_bytes, direct};
 	}
 	iov[count++] = (struct iovec){buffer, sizeof(buffer)};
 	rc = stream->stream->ops->receive(stream->stream, iov, count, &received);
@@ -287,7 +288,10 @@ static void protocol_violated(struct rf_control_stream *stream, int error)
 	stream->stream->ops->peer_addr(stream->stream, &addr);
 	snprintf(reason, sizeof(reason), "%s sent a control segment that cannot be taken: %s",
 		 rf_addr_format(&addr, at), rf_strerror(error));
-	rf_log(&context->logger, RF_LOG_WARN, "%s", reason);
+	if (control->holds || !rf_list_empty(&control->peer->links))
+		rf_log(&context->logger, RF_LOG_WARN, "%s", reason);
+	else
+		rf_server_log_stranger(context->server, RF_LOG_INFO, reason, stream->stream);
 	rf_control_end(control->peer, RF_PEER_DEAD, reason);
 }
 
@@ -309,10 +313,9 @@ static void receive(struct rf_control_stream *stream)
 		if (rc == RF_ERR_AGAIN)
 			return;
 		if (rc == STREAM_IS_OVER || ended) {
-			rf_control_stream_ended(stream,
-						rc == STREAM_IS_OVER ||
-							stream->state == RF_CONTROL_SHUT,
-						"its connection was closed");
+			rf_control_stream_ended(
+				stream, rc == STREAM_IS_OVER || stream->state == RF_CONTROL_SHUT,
+				"its connection was closed");
 			return;
 		}
 		if (rc == RF_ERR_NETWORK) {

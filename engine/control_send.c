@@ -35,7 +35,8 @@ void rf_control_acknowledged(struct rf_control *control, uint64_t upto)
 	if (upto <= control->acked)
 		return;
 	control->acked = upto;
-	RF_LIST_EACH (node, &control->messages) {
+	RF_LIST_EACH(node, &control->messages)
+	{
 		if (message_of(node)->number > upto)
 			return;
 		if (node == control->next) {
@@ -53,8 +54,8 @@ void rf_control_renumber(struct rf_control *control)
 {
 	uint64_t number = 0;
 
-	RF_LIST_EACH (node, &control->messages)
-		message_of(node)->number = ++number;
+	RF_LIST_EACH(node, &control->messages)
+	message_of(node)->number = ++number;
 	control->next_number = number + 1;
 	control->acked = 0;
 	control->sent_number = 0;
@@ -63,8 +64,8 @@ void rf_control_renumber(struct rf_control *control)
 
 void rf_control_drop_messages(struct rf_control *control)
 {
-	RF_LIST_EACH (node, &control->messages)
-		message_free(message_of(node));
+	RF_LIST_EACH(node, &control->messages)
+	message_free(message_of(node));
 	rf_control_rewind(control, control->sending);
 }
 
@@ -83,12 +84,13 @@ static void choose_stream(struct rf_control *control)
 
 	if (control->sending && control->next_sent && can_carry(control->sending))
 		return;
-	RF_LIST_EACH (node, &control->streams) {
+	RF_LIST_EACH(node, &control->streams)
+	{
 		struct rf_control_stream *stream =
 			RF_CONTAINER(node, struct rf_control_stream, node);
 
-		if (can_carry(stream) && (!best || (best->state != RF_CONTROL_OPEN &&
-						    stream->state == RF_CONTROL_OPEN)))
+		if (can_carry(stream) &&
+		    (!best || (best->state != RF_CONTROL_OPEN && stream->state == RF_CONTROL_OPEN)))
 			best = stream;
 	}
 	if (best != control->sending)
@@ -249,8 +251,7 @@ static int pump_stream(struct rf_control_stream *stream)
 	if (rc == RF_OK && stream->state == RF_CONTROL_FAREWELL) {
 		const struct rf_server *server = control->peer->context->server;
 
-		rf_control_say_aside(stream, RF_SEGMENT_BYE,
-				     server->leaving ? RF_BYE_LEAVING : 0);
+		rf_control_say_aside(stream, RF_SEGMENT_BYE, server->leaving ? RF_BYE_LEAVING : 0);
 		rc = send_aside(stream);
 	}
 	return rc;
@@ -262,7 +263,8 @@ void rf_control_pump(struct rf_control *control)
 	bool broken = false;
 
 	choose_stream(control);
-	RF_LIST_EACH (node, &control->streams) {
+	RF_LIST_EACH(node, &control->streams)
+	{
 		struct rf_control_stream *stream =
 			RF_CONTAINER(node, struct rf_control_stream, node);
 		int rc = stream->broken ? RF_OK : pump_stream(stream);

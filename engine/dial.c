@@ -20,7 +20,7 @@ enum {
 
 enum attempt_state {
 	ATTEMPT_CONNECTING,
-	ATTEMPT_HELLO,	 /* connected: hello is being sent */
+	ATTEMPT_HELLO,   /* connected: hello is being sent */
 	ATTEMPT_WELCOME, /* waits for the answer */
 };
 
@@ -38,14 +38,14 @@ struct attempt {
 struct rf_dial {
 	struct rf_list node; /* in server->dials */
 	rf_context *context;
-	struct rf_peer *peer; /* NULL: whoever listens there */
+	struct rf_peer *peer; /* NULL: whoever listens there. With a reference: CONTROL only */
 	struct rf_hello hello;
 	struct rf_addr addrs[RF_DIAL_ADDRS];
 	unsigned addr_count;
 	uint64_t deadline;
-	uint64_t patience_ns;	/* how long refusals mean "not yet" */
+	uint64_t patience_ns;   /* how long refusals mean "not yet" */
 	uint64_t first_refusal; /* 0: none */
-	unsigned next_addr;	/* addr_count: this round is over */
+	unsigned next_addr;     /* addr_count: this round is over */
 	uint64_t next_start;
 	uint64_t backoff_ns;
 	struct rf_list attempts;
@@ -82,13 +82,13 @@ static void attempt_free(struct attempt *attempt)
 
 static void close_attempts(struct rf_dial *dial)
 {
-	RF_LIST_EACH (node, &dial->attempts)
-		attempt_free(RF_CONTAINER(node, struct attempt, node));
+	RF_LIST_EACH(node, &dial->attempts)
+	attempt_free(RF_CONTAINER(node, struct attempt, node));
 }
 
 static void dial_free(struct rf_dial *dial)
 {
-	struct rf_peer *peer = dial->peer;
+	struct rf_peer *peer = dial->hello.purpose == RF_PURPOSE_CONTROL ? dial->peer : NULL;
 
 	close_attempts(dial);
 	rf_timer_clear(&dial->context->timers, &dial->timer);
@@ -205,7 +205,7 @@ static bool on_refusal(struct attempt *attempt)
 	    refusal == RF_REFUSAL_UNSUPPORTED) {
 		note_reason(dial, &attempt->addr, text);
 		dial_finish(dial,
-			    refusal == RF_REFUSAL_DEAD	    ? RF_ERR_RANK_DEAD
+			    refusal == RF_REFUSAL_DEAD      ? RF_ERR_RANK_DEAD
 			    : refusal == RF_REFUSAL_VERSION ? RF_ERR_VERSION
 							    : RF_ERR_UNSUPPORTED,
 			    NULL, NULL);
@@ -366,7 +366,8 @@ static void attempt_start(struct rf_dial *dial, const struct rf_addr *addr)
 
 static void fail_old_attempts(struct rf_dial *dial, uint64_t now)
 {
-	RF_LIST_EACH (node, &dial->attempts) {
+	RF_LIST_EACH(node, &dial->attempts)
+	{
 		struct attempt *attempt = RF_CONTAINER(node, struct attempt, node);
 
 		if (now >= attempt->started + ATTEMPT_MS * RF_MS)
@@ -389,7 +390,8 @@ static uint64_t dial_next_time(const struct rf_dial *dial)
 
 	if (dial->next_addr < dial->addr_count && dial->next_start < at)
 		at = dial->next_start;
-	RF_LIST_EACH (node, &dial->attempts) {
+	RF_LIST_EACH(node, &dial->attempts)
+	{
 		uint64_t old = RF_CONTAINER(node, struct attempt, node)->started;
 
 		if (old + ATTEMPT_MS * RF_MS < at)
@@ -431,7 +433,8 @@ static void dial_fire(struct rf_timer *timer)
 /* ---- starting ------------------------------------------------------------------------------- */
 
 static struct rf_dial *dial_make(rf_context *context, struct rf_peer *peer,
-				 const struct rf_addr *addrs, unsigned addr_count, uint64_t deadline)
+				 const struct rf_addr *addrs, unsigned addr_count,
+				 uint64_t deadline)
 {
 	struct rf_dial *dial;
 
@@ -453,7 +456,6 @@ static struct rf_dial *dial_make(rf_context *context, struct rf_peer *peer,
 	if (peer) {
 		dial->peer = peer;
 		dial->hello.to = peer->id;
-		peer->references++;
 	}
 	return dial;
 }
@@ -497,6 +499,7 @@ int rf_dial_control(struct rf_peer *peer, uint64_t deadline, uint64_t patience_n
 
 	if (!dial)
 		return RF_ERR_NOMEM;
+	peer->references++;
 	dial->patience_ns = patience_ns;
 	dial->hello.purpose = RF_PURPOSE_CONTROL;
 	dial->finish = finish_control;
@@ -525,16 +528,18 @@ int rf_dial_rendezvous(rf_context *context, const struct rf_addr *addrs, unsigne
 
 void rf_dial_cancel_all(struct rf_server *server)
 {
-	RF_LIST_EACH (node, &server->dials)
-		rf_dial_cancel(RF_CONTAINER(node, struct rf_dial, node));
+	RF_LIST_EACH(node, &server->dials)
+	rf_dial_cancel(RF_CONTAINER(node, struct rf_dial, node));
 }
 
 void rf_dial_abandon_all(struct rf_server *server)
 {
-	RF_LIST_EACH (node, &server->dials) {
+	RF_LIST_EACH(node, &server->dials)
+	{
 		struct rf_dial *dial = RF_CONTAINER(node, struct rf_dial, node);
 
-		RF_LIST_EACH (at, &dial->attempts) {
+		RF_LIST_EACH(at, &dial->attempts)
+		{
 			struct attempt *attempt = RF_CONTAINER(at, struct attempt, node);
 
 			if (attempt->stream)

@@ -100,7 +100,7 @@ static const char *arrival_format(const struct rf_arrival *arrival, char text[RF
 
 const char *rf_leader_absent(const struct rf_join *join, char *text, size_t capacity)
 {
-	int *absent = malloc((size_t)join->size * sizeof(*absent));
+	int *absent = calloc((size_t)join->size, sizeof(*absent));
 	size_t count = 0, length;
 
 	if (!absent || !join->by_rank) {

@@ -26,7 +26,7 @@ struct rf_peer {
 	struct rf_process_id id;
 	rf_context *context;
 	enum rf_peer_state state;
-	unsigned references;  /* links (one a communicator that talks with it), dials, streams */
+	unsigned references;  /* links (one a communicator), control dials, control streams */
 	struct rf_list links; /* struct rf_link, by peer_node */
 	struct rf_addr addrs[RF_PEER_ADDRS];
 	unsigned addr_count;
@@ -96,7 +96,8 @@ int rf_server_listen_also(rf_context *context, uint16_t port);
 void rf_server_abandon(rf_context *context); /* for fork: descriptors only, async-signal-safe */
 
 /* Dials a data lane: a stream to the peer that has passed hello. done() is called once, from
- * progress, unless rf_dial_cancel() came first. On RF_OK the stream is the callee's. */
+ * progress, unless rf_dial_cancel() came first. On RF_OK the stream is the callee's. Has no
+ * reference to the peer: rf_data_close() cancels it. */
 struct rf_dial;
 typedef void rf_dial_done(void *user, unsigned lane, int status, struct rf_stream *stream,
 			  const char *reason);
@@ -122,8 +123,8 @@ int rf_dial_rendezvous(rf_context *context, const struct rf_addr *addrs, unsigne
 void rf_peer_died(struct rf_peer *peer, const char *reason);
 /* join.c: a control stream to the peer stands where none stood, for the first time or again. */
 void rf_join_peer_up(struct rf_peer *peer);
-/* data.c: a peer has dialled a data lane to us. Takes the stream over, also on error. The caller's
- * reference ends after it: what must live takes one of its own. */
+/* data.c: a peer has dialled a data lane to us. Takes the stream over, also on error. Control.c
+ * keeps the peer for a minute, and as long as there are links after that. */
 int rf_data_accept(struct rf_peer *peer, unsigned transport_index, unsigned lane,
 		   struct rf_stream *stream);
 /* The table of handlers by segment type (control.c) calls these; payload is segment->bytes long. An

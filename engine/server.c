@@ -46,8 +46,7 @@ void rf_server_log_stranger(struct rf_server *server, rf_log_level level, const 
 	char text[RF_ADDR_TEXT];
 	char others[64] = "";
 
-	if (server->last_garbage_ns &&
-	    now - server->last_garbage_ns < LOG_INTERVAL_MS * RF_MS) {
+	if (server->last_garbage_ns && now - server->last_garbage_ns < LOG_INTERVAL_MS * RF_MS) {
 		server->unlogged++;
 		return;
 	}
@@ -198,11 +197,13 @@ static void hand_over(struct stranger *stranger)
 	stranger->peer = NULL;
 	stranger_free(stranger);
 	/* An error ends the stream, and the far end learns of it by that. */
-	if (hello.purpose == RF_PURPOSE_DATA)
-		(void)rf_data_accept(peer, hello.transport, hello.lane, stream);
-	else
+	if (hello.purpose == RF_PURPOSE_DATA) {
+		if (rf_data_accept(peer, hello.transport, hello.lane, stream) == RF_OK)
+			rf_control_guest_begins(peer);
+	} else {
 		(void)rf_control_adopt(peer, stream,
 				       hello.session ? RF_ADOPT_MET : RF_ADOPT_AWAIT_HELLO);
+	}
 	rf_peer_put(peer);
 }
 
@@ -309,8 +310,7 @@ static void make_room(struct rf_server *server)
 	if (server->stranger_count < RF_STRANGERS_MAX)
 		return;
 	oldest = RF_CONTAINER(server->strangers.next, struct stranger, node);
-	rf_server_log_stranger(server, RF_LOG_INFO, "too many wait for their turn",
-			       oldest->stream);
+	rf_server_log_stranger(server, RF_LOG_INFO, "too many wait for their turn", oldest->stream);
 	stranger_free(oldest);
 }
 
@@ -439,8 +439,8 @@ void rf_server_stop(rf_context *context)
 	context->net->ops->close_listener(context->listener);
 	context->listener = NULL;
 	rf_server_close_further(server, false);
-	RF_LIST_EACH (node, &server->strangers)
-		stranger_free(RF_CONTAINER(node, struct stranger, node));
+	RF_LIST_EACH(node, &server->strangers)
+	stranger_free(RF_CONTAINER(node, struct stranger, node));
 	rf_control_release_all(context, false);
 	rf_dial_cancel_all(server);
 	context->server = NULL;
@@ -455,7 +455,8 @@ void rf_server_abandon(rf_context *context)
 		return;
 	context->net->ops->abandon_listener(context->listener);
 	rf_server_close_further(server, true);
-	RF_LIST_EACH (node, &server->strangers) {
+	RF_LIST_EACH(node, &server->strangers)
+	{
 		struct stranger *stranger = RF_CONTAINER(node, struct stranger, node);
 
 		stranger->stream->ops->abandon(stranger->stream);

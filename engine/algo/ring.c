@@ -38,6 +38,7 @@ struct ring_chunk {
 	uint32_t next[RING_WORKS];
 	bool queued[RING_WORKS];
 	bool landing;   /* step `received` has been accepted and is on its way */
+	bool freeing;   /* likewise the next report of a free slot */
 	bool converted; /* the fp32 form of the first step's input is in its slot */
 };
 
@@ -486,10 +487,12 @@ static struct ring_chunk *ring_find(struct ring *ring, const struct rf_arrival *
 	return chunk;
 }
 
-static int ring_accept_free(const struct rf_arrival *arrival, struct rf_landing *landing)
+static int ring_accept_free(struct ring_chunk *chunk, const struct rf_arrival *arrival,
+			    struct rf_landing *landing)
 {
-	if (arrival->bytes)
+	if (arrival->bytes || chunk->freeing)
 		return RF_ERR_PROTOCOL;
+	chunk->freeing = true;
 	*landing = (struct rf_landing){.kind = RF_LAND_INTO};
 	return RF_OK;
 }
@@ -533,7 +536,7 @@ static int ring_accept(void *state, const struct rf_arrival *arrival, struct rf_
 	if (!chunk)
 		return RF_ERR_PROTOCOL;
 	if (ring_is_free_report(ring, arrival->from))
-		return ring_accept_free(arrival, landing);
+		return ring_accept_free(chunk, arrival, landing);
 	step = chunk->received;
 	block = ring_receive_block(ring, step);
 	if (chunk->landing || arrival->bytes != rf_cut_chunk_length(&ring->cut, block, k) *
@@ -580,6 +583,7 @@ static void ring_arrived(void *state, const struct rf_arrival *arrival)
 		return;
 	ring->receives_left--;
 	if (ring_is_free_report(ring, arrival->from)) {
+		chunk->freeing = false;
 		chunk->freed_in++;
 	} else {
 		if (chunk->received + 1 == ring->fold_steps)

@@ -9,6 +9,7 @@
 /* X(name): rf_algo_<name> is in <name>.c. */
 #define ALGO_LIST(X) \
 	X(ring)      \
+	X(direct)    \
 	X(doubling)
 
 #define X(name) extern const struct rf_algo rf_algo_##name;

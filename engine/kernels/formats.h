@@ -166,24 +166,24 @@ RF_INLINE bf16x2_vec bf16x2_finish(rf_op op, int arity, bf16x2_vec v, bool divid
 			    f32_finish(op, arity, v.second, divide, by)};
 }
 
-/* ---- parts of a vector ---------------------------------------------------------------------- */
+/* ---- parts of a vector: at most one a call, so the code is not repeated for it --------------- */
 
 #ifndef RF_HAVE_PARTS
 
-#define PARTS(E, VEC, LANES)                                         \
-	RF_INLINE VEC E##_load_part(const char *from, size_t n)      \
-	{                                                            \
-		char whole[LANES * E##_bytes] = {0};                 \
-                                                                     \
-		memcpy(whole, from, n *E##_bytes);                   \
-		return E##_load(whole);                              \
-	}                                                            \
-	RF_INLINE void E##_store_part(char *to, VEC value, size_t n) \
-	{                                                            \
-		char whole[LANES * E##_bytes];                       \
-                                                                     \
-		E##_store(whole, value);                             \
-		memcpy(to, whole, n *E##_bytes);                     \
+#define PARTS(E, VEC, LANES)                                          \
+	RF_OUTLINE VEC E##_load_part(const char *from, size_t n)      \
+	{                                                             \
+		char whole[LANES * E##_bytes] = {0};                  \
+                                                                      \
+		memcpy(whole, from, n *E##_bytes);                    \
+		return E##_load(whole);                               \
+	}                                                             \
+	RF_OUTLINE void E##_store_part(char *to, VEC value, size_t n) \
+	{                                                             \
+		char whole[LANES * E##_bytes];                        \
+                                                                      \
+		E##_store(whole, value);                              \
+		memcpy(to, whole, n *E##_bytes);                      \
 	}
 
 PARTS(i8, i8_vec, s8_lanes)

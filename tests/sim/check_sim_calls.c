@@ -274,8 +274,8 @@ static void start_all(struct run *run, int rank)
 			continue;
 		start_part(run, comm, next[comm]++, rank);
 		left--;
-		for (uint64_t steps = draw(run, 8) ? 0 : draw(run, 200); steps; steps--)
-			world_step(&run->world);
+		if (!draw(run, 8))
+			world_pass(&run->world, draw(run, 300000));
 	}
 }
 
@@ -401,7 +401,7 @@ static void one_seed(uint64_t seed)
 		start_all(run, rank);
 	for (size_t i = 0; i < total; i++) {
 		if (run->parts[i].request &&
-		    !world_run(&run->world, &run->parts[i].request, 1, 600000000000u))
+		    !world_run(&run->world, &run->parts[i].request, 1, 60000000000u))
 			world_fail("calls do not end: %s", run->world.last_log);
 	}
 	for (int comm = 0; comm < run->comm_count; comm++) {

@@ -11,6 +11,74 @@
 static const struct rf_transport_ops *const sim_transports[] = {&rf_transport_sim, NULL};
 static uint64_t current_seed;
 
+static struct world *current_world;
+
+static size_t length(const struct rf_list *list)
+{
+	size_t count = 0;
+
+	for (const struct rf_list *node = list->next; node != list; node = node->next)
+		count++;
+	return count;
+}
+
+static void dump_call(const struct rf_call *call)
+{
+	const struct rf_stage *stage = &call->stages[0];
+	char text[RF_FINGERPRINT_TEXT];
+
+	fprintf(stderr,
+		"    call %llu: %s by %s%s: waits for %d, %zu sends, %zu receives, %zu "
+		"blocks%s%s\n",
+		(unsigned long long)call->seq, rf_fingerprint_format(&call->fingerprint, text),
+		stage->plan.algo->name, call->eager ? ", eager" : "", stage->awaited,
+		length(&call->outgoing), length(&call->incoming), length(&call->blocks),
+		stage->done ? ", done" : "", call->failed ? ", failed" : "");
+}
+
+static void dump_link(const struct rf_link *link)
+{
+	const struct rf_peer *peer = link->peer;
+
+	fprintf(stderr,
+		"    link to %d: granted %llu told %llu wanted %llu asked %llu, eager sent %u "
+		"acked %u freed "
+		"%u told %u staged %u%s\n",
+		link->rank, (unsigned long long)link->granted, (unsigned long long)link->told,
+		(unsigned long long)link->wanted, (unsigned long long)link->asked, peer->eager_sent,
+		peer->eager_acked, peer->eager_freed, peer->eager_told, peer->eager_staged,
+		peer->endpoint ? "" : ", no endpoint");
+}
+
+static void dump_comm(const rf_comm *comm)
+{
+	fprintf(stderr, "  communicator %llx, rank %d of %d, state %d, next call %llu\n",
+		(unsigned long long)comm->id, comm->rank, comm->size, comm->state,
+		(unsigned long long)comm->next_seq);
+	for (const struct rf_list *node = comm->call_list.next; node != &comm->call_list;
+	     node = node->next)
+		dump_call(RF_CONTAINER(node, struct rf_call, node));
+	for (int rank = 0; rank < comm->size && comm->ranks; rank++) {
+		if (comm->ranks[rank].link)
+			dump_link(comm->ranks[rank].link);
+	}
+}
+
+/* What every rank is about, for small worlds. */
+static void dump_world(void)
+{
+	if (!current_world || current_world->size > 8)
+		return;
+	for (int rank = 0; rank < current_world->size; rank++) {
+		const rf_context *context = current_world->contexts[rank];
+
+		fprintf(stderr, "rank %d:\n", rank);
+		for (const struct rf_list *node = context ? context->comm_list.next : NULL;
+		     node && node != &context->comm_list; node = node->next)
+			dump_comm(RF_CONTAINER(node, rf_comm, context_node));
+	}
+}
+
 void world_fail(const char *format, ...)
 {
 	va_list arguments;
@@ -20,6 +88,7 @@ void world_fail(const char *format, ...)
 	vfprintf(stderr, format, arguments);
 	fputc('\n', stderr);
 	va_end(arguments);
+	dump_world();
 	exit(1);
 }
 
@@ -84,6 +153,7 @@ void world_create_contexts(struct world *world, const struct world_setup *setup)
 
 	current_seed = setup->seed;
 	memset(world, 0, sizeof(*world));
+	current_world = world;
 	world->size = setup->size;
 	world->log_level = level ? atoi(level) : 0;
 	world->contexts = calloc((size_t)setup->size, sizeof(*world->contexts));
@@ -150,6 +220,16 @@ bool world_step(struct world *world)
 		break;
 	}
 	return false;
+}
+
+void world_pass(struct world *world, uint64_t virtual_ns)
+{
+	uint64_t until = rf_sim_now(world->sim) + virtual_ns;
+
+	rf_sim_set_alarm(world->sim, until);
+	while (rf_sim_now(world->sim) < until && world_step(world))
+		;
+	rf_sim_set_alarm(world->sim, UINT64_MAX);
 }
 
 static rf_request *first_open(struct world *world, rf_request **requests, size_t count, size_t *at)
@@ -220,6 +300,7 @@ void world_destroy(struct world *world)
 	violation = rf_sim_violation(world->sim);
 	WORLD_CHECK(!violation, "%s", violation);
 	rf_sim_destroy(world->sim);
+	current_world = NULL;
 	free(world->contexts);
 	free(world->comms);
 	free(world->dead);

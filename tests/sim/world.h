@@ -43,6 +43,8 @@ void world_destroy(struct world *world);
 
 /* One step of the simulation. false: nothing more will happen. */
 bool world_step(struct world *world);
+/* Lets virtual time pass. */
+void world_pass(struct world *world, uint64_t virtual_ns);
 /* Runs until all requests that are not NULL have ended or the virtual time has passed; requests of
  * dead ranks are not waited for. false: it was the time, or a standstill. */
 bool world_run(struct world *world, rf_request **requests, size_t count, uint64_t virtual_ns);
