@@ -343,6 +343,27 @@ static void a_forgotten_peer_gives_no_more_events(void **state)
 	free_cluster(cluster);
 }
 
+static void what_is_queued_for_a_forgotten_peer_is_dropped(void **state)
+{
+	struct cluster *cluster = two_nodes(base_seed());
+	struct rf_transport_peer *there = &cluster->nodes[0].peers[1];
+	struct rf_transport_peer *here = &cluster->nodes[1].peers[0];
+	struct rf_transport *transport = cluster->nodes[1].transport;
+	struct rf_transport_event event;
+	unsigned process = 0;
+
+	(void)state;
+	there->to_send = 1;
+	while (process == 0) {
+		assert_int_equal(rf_sim_next(cluster->sim, &process), RF_SIM_RUN);
+		if (process == 0)
+			drive(cluster, 0);
+	}
+	transport->ops->forget(transport, here);
+	assert_int_equal(transport->ops->poll(transport, &event), RF_ERR_AGAIN);
+	free_cluster(cluster);
+}
+
 static void a_discarded_segment_makes_way_for_the_next(void **state)
 {
 	struct cluster *cluster = two_nodes(base_seed());
@@ -421,6 +442,7 @@ int main(void)
 		cmocka_unit_test(a_cut_stream_takes_its_peer_down_on_both_sides),
 		cmocka_unit_test(what_was_sent_before_an_orderly_close_arrives),
 		cmocka_unit_test(a_forgotten_peer_gives_no_more_events),
+		cmocka_unit_test(what_is_queued_for_a_forgotten_peer_is_dropped),
 		cmocka_unit_test(a_discarded_segment_makes_way_for_the_next),
 		cmocka_unit_test(puts_land_before_the_send_behind_them),
 	};
