@@ -294,7 +294,7 @@ static void bandwidth_and_latency_make_the_time(void **state)
 
 	(void)state;
 	rf_sim_params_calm(&cluster->params);
-	cluster->params.segment_max_bytes = 100000;
+	cluster->most_bytes = 100000;
 	cluster->params.bytes_per_second = 1000000000;
 	cluster->params.latency_ns = 5000;
 	cluster->params.queue_depth = 100;

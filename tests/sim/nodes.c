@@ -16,6 +16,8 @@ uint64_t base_seed(void)
 void cluster_start(struct cluster *cluster, uint64_t seed, unsigned count, bool no_payload)
 {
 	cluster->count = count;
+	if (!cluster->most_bytes)
+		cluster->most_bytes = 64u << seed % 11;
 	cluster->no_payload = no_payload;
 	assert_int_equal(rf_sim_create(seed, &cluster->params, &cluster->sim), RF_OK);
 	for (unsigned i = 0; i < count; i++) {
@@ -115,7 +117,7 @@ struct cluster *two_nodes(uint64_t seed)
 	struct cluster *cluster = calloc(1, sizeof(*cluster));
 
 	rf_sim_params_calm(&cluster->params);
-	cluster->params.segment_max_bytes = 4096;
+	cluster->most_bytes = 4096;
 	cluster_start(cluster, seed, 2, false);
 	wire(cluster, 0, 1);
 	return cluster;
@@ -133,7 +135,7 @@ size_t segment_bytes(const struct cluster *cluster, unsigned number)
 {
 	uint64_t mixed = (number + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 20;
 
-	return number % 7 == 0 ? 0 : (size_t)(mixed % (cluster->params.segment_max_bytes + 1));
+	return number % 7 == 0 ? 0 : (size_t)(mixed % (cluster->most_bytes + 1));
 }
 
 static uint8_t pattern(unsigned from, unsigned number, size_t at)

@@ -42,6 +42,7 @@ struct cluster {
 	struct rf_sim *sim;
 	struct rf_sim_params params;
 	unsigned count;
+	size_t most_bytes; /* of a segment; 0: by the seed */
 	struct node nodes[NODES_MAX];
 	bool no_payload;
 	bool deaf;             /* nobody answers segments */
