@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WATCHDOG_SECONDS = 60, CANARY = 64 };
+enum { WATCHDOG_SECONDS = 120, CANARY = 64 };
 
 uint64_t suite_seed;
 uint64_t worlds_made; /* each has its own random numbers */
@@ -496,7 +496,7 @@ void world_settle(struct world *world)
 	double end = seconds_now() + WATCHDOG_SECONDS;
 	int quiet = 0;
 
-	while (quiet < 200) {
+	while (quiet < 40) {
 		bool happened = world_step(world);
 
 		happened = happened || world->harness->idle(world);
