@@ -5,6 +5,7 @@
  * foreign floating-point environment, which is restored; and nothing is read or written outside
  * the buffers. --bench measures instead, --bench --json prints it for programs.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,8 @@ struct call {
 static struct buffer destination, sources[SOURCES_MAX];
 static uint64_t seed;
 static unsigned long calls_made;
+static const struct call *current_call; /* and of which set, for a crash */
+static const char *current_set;
 
 static const char *const shape_names[] = {"fold2", "foldp", "finish"};
 
@@ -77,6 +80,16 @@ static void make_call(const struct rf_kernel_table *table, const struct call *ca
 	}
 }
 
+/* A kernel touched what is not its own, or trapped. Unsafe in a handler, but the test ends here. */
+static void crashed(int number)
+{
+	fpstate_write(FPSTATE_DEFAULT);
+	signal(number, SIG_DFL);
+	if (current_call != NULL)
+		fail(current_set, current_call, strsignal(number));
+	raise(number);
+}
+
 /* The call with a caller's environment that is not the usual one. */
 static void make_call_abroad(const char *set, const struct rf_kernel_table *table,
 			     const struct call *call, void *dst, const void *const *from)
@@ -84,11 +97,14 @@ static void make_call_abroad(const char *set, const struct rf_kernel_table *tabl
 	const uint64_t usual = fpstate_read();
 	uint64_t before, after;
 
+	current_call = call;
+	current_set = set;
 	fpstate_write(fpstate_foreign(random_next()));
 	before = fpstate_read();
 	make_call(table, call, dst, from);
 	after = fpstate_read();
 	fpstate_write(usual);
+	current_call = NULL;
 	if (before != after)
 		fail(set, call, "the floating-point environment was not restored");
 }
@@ -268,14 +284,15 @@ static void check_set(const struct rf_kernel_set *set, size_t step)
 
 /* count values in from, converted in one call, against the oracle. */
 static void check_conversion(const struct rf_kernel_set *set, rf_dtype dst_type, rf_dtype src_type,
-			     const void *from, size_t count)
+			     const void *from, size_t count, uint64_t divisor)
 {
-	const struct call call = {FINISH, RF_SUM, dst_type, src_type, src_type, 1, 0, count};
-	char *expected = malloc(count * 4), *got = malloc(count * 4);
+	const struct call call = {FINISH, RF_SUM, dst_type, src_type, src_type, 1, divisor, count};
+	char *expected = malloc(count * rf_dtype_size(dst_type));
+	char *got = malloc(count * rf_dtype_size(dst_type));
 
 	if (expected == NULL || got == NULL)
 		exit(1);
-	oracle_fold(RF_SUM, dst_type, expected, &src_type, &from, 1, count, 0);
+	oracle_fold(RF_SUM, dst_type, expected, &src_type, &from, 1, count, divisor);
 	make_call_abroad(set->name, set->table, &call, got, &from);
 	expect_same(set->name, &call, expected, got);
 	free(expected);
@@ -293,8 +310,8 @@ static void check_conversions(const struct rf_kernel_set *set, rf_dtype narrow)
 
 	for (uint32_t i = 0; i < PATTERNS; i++)
 		all[i] = (uint16_t)i;
-	check_conversion(set, RF_FLOAT32, narrow, all, PATTERNS);
-	check_conversion(set, narrow, narrow, all, PATTERNS);
+	check_conversion(set, RF_FLOAT32, narrow, all, PATTERNS, 0);
+	check_conversion(set, narrow, narrow, all, PATTERNS, 0);
 	oracle_fold(RF_SUM, RF_FLOAT32, wide, &narrow, &from, 1, PATTERNS, 0);
 	for (uint32_t i = 0; i < PATTERNS * NEAR; i++) {
 		uint32_t bits;
@@ -305,7 +322,18 @@ static void check_conversions(const struct rf_kernel_set *set, rf_dtype narrow)
 			bits += (uint32_t)random_next() & (4 * half - 1);
 		memcpy(&near_halves[i], &bits, sizeof(bits));
 	}
-	check_conversion(set, narrow, RF_FLOAT32, near_halves, (size_t)PATTERNS * NEAR);
+	check_conversion(set, narrow, RF_FLOAT32, near_halves, (size_t)PATTERNS * NEAR, 0);
+}
+
+/* Integers are divided a block at a time: more than one block, and no whole number of them. */
+static void check_divisions(const struct rf_kernel_set *set)
+{
+	for (int dtype = 0; dtype < RF_DTYPE_COUNT; dtype++) {
+		const size_t count = POOL_ELEMENTS - 1 - random_below(16);
+		const void *from = pool_window((rf_dtype)dtype, count);
+
+		check_conversion(set, (rf_dtype)dtype, (rf_dtype)dtype, from, count, 3);
+	}
 }
 
 /* A process chooses once, so each choice is a child's. */
@@ -400,6 +428,7 @@ static void check_bits(const struct rf_kernel_set *set, size_t step)
 	check_set(set, step);
 	check_conversions(set, RF_FLOAT16);
 	check_conversions(set, RF_BFLOAT16);
+	check_divisions(set);
 }
 
 static void run_tests(void)
@@ -431,6 +460,9 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc > 1 && strcmp(argv[1], "--bench") == 0)
 		return bench_run(argc > 2 && strcmp(argv[2], "--json") == 0);
+	signal(SIGSEGV, crashed);
+	signal(SIGBUS, crashed);
+	signal(SIGFPE, crashed);
 	run_tests();
 	return 0;
 }
