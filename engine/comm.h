@@ -67,7 +67,6 @@ struct rf_comm {
 
 	/* Failure: failure.c. */
 	struct rf_failure_state *failure; /* NULL while there is none */
-	atomic_bool abort_wanted;
 
 	/* Overlay: overlay.c. */
 	struct rf_link **lifelines;
@@ -123,6 +122,8 @@ int rf_join_store_step(rf_comm *comm, int64_t timeout_ms);
 bool rf_join_needs_store(const rf_comm *comm);
 void rf_join_cancel(rf_comm *comm); /* frees it without ending its request */
 void rf_join_peer_died(struct rf_peer *peer, const char *reason);
+/* For the context's end: ranks that came early, for communicators that were never begun here. */
+void rf_join_forget_all(rf_context *context);
 
 /* ---- overlay.c: the graph of lifelines ------------------------------------------------------ */
 

@@ -4,8 +4,9 @@
  * struct, the parser, `ringfold info --config`, the manual's table, and, for agreed rows, what rank
  * 0 hands to all ranks.
  *
- * Kinds: SIZE ("65536", "64K", "1M"), COUNT (a number), TIME ("1800", "1800s", "500ms", "30m"; kept
- * in milliseconds), TEXT, CHOICE (one of a list of words separated by '|').
+ * Kinds: SIZE ("65536", "64K", "1M"), COUNT (a number; negative only where the default is -1), TIME
+ * ("1800", "1800s", "500ms", "30m", "2h"; kept in milliseconds), TEXT, CHOICE (one of a list of
+ * words separated by '|'). A variable that is set to nothing counts as not set.
  */
 #ifndef RF_CONFIG_H
 #define RF_CONFIG_H
@@ -20,6 +21,8 @@
 	  "forces an algorithm where it can do the call: see info --algorithms")                  \
 	X(chunk_bytes, "RINGFOLD_CHUNK_BYTES", SIZE, "0", true, NULL,                             \
 	  "bytes of a chunk on the wire; 0: chosen by the plan")                                  \
+	X(segment_max_bytes, "RINGFOLD_SEGMENT_MAX_BYTES", SIZE, "0", true, NULL,                 \
+	  "largest segment; 0: what rank 0's transports carry")                                   \
 	X(channels, "RINGFOLD_CHANNELS", COUNT, "0", true, NULL,                                  \
 	  "ordered lanes between two ranks; 0: chosen by the plan")                               \
 	X(eager_bytes, "RINGFOLD_EAGER_BYTES", SIZE, "64K", true, NULL,                           \
@@ -53,6 +56,17 @@
 	  "SO_SNDBUF and SO_RCVBUF of data connections; 0: the system's")                         \
 	X(interface, "RINGFOLD_INTERFACE", TEXT, "", false, NULL,                                 \
 	  "advertise only the addresses of this network interface (name or address)")
+
+/* The RINGFOLD_* variables that other rooms read by themselves, before or without a configuration:
+ * X(VARIABLE, what it is). Here so that info lists them and a typo is told from them. */
+#define RF_CONFIG_OTHER_LIST(X)                                                             \
+	X("RINGFOLD_RANK", "this process's rank")                                           \
+	X("RINGFOLD_WORLD_SIZE", "the number of ranks")                                     \
+	X("RINGFOLD_MASTER_ADDR", "rank 0's name or address; overrides MASTER_ADDR")        \
+	X("RINGFOLD_MASTER_PORT", "rank 0's port; overrides MASTER_PORT, defaults to 7880") \
+	X("RINGFOLD_ISA", "forces the instruction set of the kernels: see info")            \
+	X("RINGFOLD_LIBRARY", "where the Python package finds the library")                 \
+	X("RINGFOLD_TEST_SEED", "the seed of the project's own random tests")
 
 #define RF_CONFIG_TYPE_SIZE   size_t
 #define RF_CONFIG_TYPE_COUNT  int64_t
@@ -93,6 +107,13 @@ struct rf_config_row {
 extern const struct rf_config_row rf_config_rows[];
 extern const size_t rf_config_row_count;
 
+struct rf_config_other {
+	const char *variable;
+	const char *text;
+};
+extern const struct rf_config_other rf_config_others[];
+extern const size_t rf_config_other_count;
+
 /* Defaults, then the environment. RF_ERR_CONFIG: `message` says which variable, its value, and what
  * it may be. Unknown RINGFOLD_* variables are not errors; rf_config_unknown() finds them. */
 int rf_config_load(struct rf_config *config, char message[256]);
@@ -105,7 +126,10 @@ const char *rf_config_format(const struct rf_config *config, const struct rf_con
 /* Calls visit for each RINGFOLD_* variable of the environment that nothing reads (a typo). */
 void rf_config_unknown(void (*visit)(void *user, const char *variable), void *user);
 
-/* The agreed rows, for the wire: encoded length, or 0 if it does not fit. Decoding checks all. */
+/* The agreed rows, for the wire: encoded length, or 0 if it does not fit. Decoding checks all, and
+ * leaves the rows that are not agreed as they are. RF_ERR_VERSION: the far end's list of agreed
+ * rows is another one; RF_ERR_PROTOCOL: no such encoding. config is written on success only. */
+enum { RF_CONFIG_AGREED_MAX = 1024 };
 size_t rf_config_agreed_encode(const struct rf_config *config, uint8_t *bytes, size_t capacity);
 int rf_config_agreed_decode(struct rf_config *config, const uint8_t *bytes, size_t count);
 /* FNV-1a over the agreed rows: part of every call's fingerprint. */

@@ -48,6 +48,8 @@ struct rf_context {
 	struct rf_map peers; /* by process id (hi): struct rf_peer */
 	struct rf_map comms; /* by communicator id: struct rf_comm, forming ones too */
 	struct rf_list comm_list;
+	struct rf_list cqs;         /* struct rf_cq */
+	struct rf_list regions;     /* memory handed out or registered: memory.c */
 	struct rf_list ready_calls; /* to be advanced */
 	struct rf_list free_incoming, free_outgoing,
 		free_blocks; /* records kept for reuse: call.c */
@@ -63,8 +65,12 @@ struct rf_context {
 	bool has_thread;
 	pthread_t thread;
 	bool stopping;
-	bool caller_drives;         /* a waiting caller is in the driver's seat */
-	bool thread_parked;         /* the thread stands aside for it */
+	bool caller_drives; /* a waiting caller is in the driver's seat */
+	bool thread_sleeps; /* in poll(), for control only if !thread_drives_data */
+	bool thread_drives_data;
+	bool caller_sleeps;           /* the driving caller is in poll() */
+	uint64_t thread_sleeps_until; /* by itself; UINT64_MAX when it does not sleep */
+	uint64_t caller_sleeps_until;
 	uint64_t last_caller_drive; /* when a caller last drove */
 	size_t waiting_callers;     /* callers that sleep until they may drive or are done */
 	size_t background_calls;    /* calls that the thread must drive (RF_PROGRESS_THREAD) */
@@ -72,12 +78,10 @@ struct rf_context {
 	pthread_cond_t thread_wake;
 
 	/* Written by any thread. */
-	atomic_bool forked;         /* set in a forked child; pairs with the check in rf_enter() */
-	atomic_uint abort_requests; /* communicators with abort_wanted set; see rf_comm_abort() */
+	atomic_bool forked; /* set in a forked child; pairs with the check in rf_enter() */
 
 	struct rf_list registry; /* in the process's list of contexts, for fork */
-	unsigned shared_count; /* communicators of the shared context; 0 and `shared`: destroyed */
-	bool shared;
+	size_t open_requests;    /* not handed out yet */
 };
 
 /* A context over a given network: what rf_context_create() uses with posix and the simulator's
@@ -103,6 +107,9 @@ uint64_t rf_context_next_timer(rf_context *context);
 /* Drives or waits until *done or the time (context clock; UINT64_MAX: none) is over. Lock held;
  * let go of while sleeping. Returns RF_OK or RF_ERR_AGAIN. */
 int rf_drive_until(rf_context *context, const bool *done, uint64_t until);
+
+int rf_drive_start_thread(rf_context *context);
+void rf_drive_stop_thread(rf_context *context);
 
 /* Wakes whoever sleeps, after something was posted from outside the driver. Lock held or not. */
 void rf_context_wake(rf_context *context);

@@ -78,8 +78,10 @@ struct rf_stream {
 	const struct rf_stream_ops *ops; /* TLS later is a stream that wraps a stream */
 };
 
+/* Something that poll() fetched. Only rf_net_dispatch() knows, under the lock, whose it is: poll()
+ * runs without the lock, so the stream may be gone by then. */
 struct rf_net_event {
-	struct rf_watch *watch;
+	uint64_t token; /* the provider's */
 	unsigned events;
 };
 
@@ -95,16 +97,19 @@ struct rf_net_ops {
 	uint64_t (*now)(struct rf_net *net); /* nanoseconds, monotonic */
 
 	/* Listens on every local address, IPv4 and IPv6, on the first free port of the range (0 to
-	 * 0: ephemeral). RF_ERR_SYSTEM: none is free. */
+	 * 0: ephemeral). RF_ERR_SYSTEM: none is free (errno tells of the last one tried). */
 	int (*listen)(struct rf_net *net, uint16_t first_port, uint16_t last_port,
 		      struct rf_listener **listener, uint16_t *port);
 	int (*watch_listener)(struct rf_listener *listener, struct rf_watch *watch);
+	/* RF_ERR_AGAIN: nobody there. RF_ERR_SYSTEM: no descriptor or memory is left, and one that
+	 * came was turned away if possible; the listener goes on. tuning may be NULL. */
 	int (*accept)(struct rf_listener *listener, const struct rf_stream_tuning *tuning,
-		      struct rf_stream **stream); /* RF_ERR_AGAIN: nobody there */
+		      struct rf_stream **stream);
 	void (*close_listener)(struct rf_listener *listener);
 	void (*abandon_listener)(struct rf_listener *listener); /* for fork */
 
-	/* Starts to connect; ops->connected() tells the end. */
+	/* Starts to connect; ops->connected() tells the end. RF_ERR_NETWORK (errno tells): there
+	 * is no way at all. tuning may be NULL. */
 	int (*connect)(struct rf_net *net, const struct rf_addr *addr,
 		       const struct rf_stream_tuning *tuning, struct rf_stream **stream);
 
@@ -122,11 +127,15 @@ struct rf_net_ops {
 
 	/* Waits until something is ready, wake() was called, or the time is over; 0 polls,
 	 * UINT64_MAX: for ever. control_only leaves out the data lane. Thread-safe: two threads may
-	 * be in it at once. */
+	 * be in it at once (wake() ends both if one of them is control_only). */
 	int (*poll)(struct rf_net *net, bool control_only, uint64_t timeout_ns,
 		    struct rf_net_event *events, int capacity, int *count);
 	void (*wake)(struct rf_net *net); /* ends the current, or the next, poll() */
-	/* A descriptor of somebody else (an eventfd, a verbs channel). posix only. */
+	/* Whose event it is by now, and what of *events it still wants; NULL: drop it. For
+	 * rf_net_dispatch(). */
+	struct rf_watch *(*lookup)(struct rf_net *net, uint64_t token, unsigned *events);
+	/* A descriptor of somebody else (an eventfd, a verbs channel). posix only; stop it (events
+	 * 0) before the descriptor is closed. */
 	int (*watch_fd)(struct rf_net *net, int fd, enum rf_net_lane lane, struct rf_watch *watch,
 			unsigned events);
 
@@ -139,8 +148,8 @@ struct rf_net {
 
 int rf_net_posix_create(struct rf_net **net);
 
-/* Calls the watches' ready(). An event whose stream was closed by an earlier ready() of the same
- * batch must not be delivered: providers clear such events on close. */
+/* Calls the watches' ready(), under the context's lock. Events whose stream was closed since poll()
+ * fetched them, by an earlier ready() of the same batch too, are dropped. */
 void rf_net_dispatch(struct rf_net *net, struct rf_net_event *events, int count);
 
 #endif

@@ -29,4 +29,9 @@ struct rf_request {
 /* Ends a request: status, completion queue, wake-ups. Once. */
 void rf_request_end(rf_request *request, int status);
 
+/* Frees a request that has ended, hands out what it made, and returns its status. */
+int rf_request_finish(rf_request *request);
+/* A timeout as a time of the context's clock. */
+uint64_t rf_until(rf_context *context, int64_t timeout_ms);
+
 #endif

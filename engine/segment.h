@@ -41,7 +41,8 @@ enum {
 	X(GOODBYE, goodbye, CONTROL, 64)    /* flooded: a rank leaves after its last call */       \
 	X(QUERY, query, CONTROL, 64)        /* flooded: where are you in this call? */             \
 	X(ANSWER, answer, CONTROL, 1 << 20) /* gossiped: who has answered, who is behind */        \
-	X(BYE, bye, CONTROL, 64)            /* this process closes the stream, orderly */
+	X(BYE, bye, CONTROL, 64)            /* this process closes the stream, orderly */          \
+	X(ACK, ack, CONTROL, 64)            /* how many control segments have come; a probe too */
 
 enum rf_segment_type {
 	RF_SEGMENT_NONE = 0,

@@ -1,0 +1,714 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The life of a call: started with a plan, advanced whenever something it waits for has happened,
+ * fed with the segments that carry its number, and ended, well or with an error, when nothing of
+ * its buffers is in the transports' hands any more.
+ */
+#include "engine/call.h"
+#include "engine/cq.h"
+#include "engine/kernels/kernels.h"
+#include "engine/select.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- starting ------------------------------------------------------------------------------- */
+
+static uint64_t digest_counts(uint64_t digest, const size_t *counts, int size)
+{
+	for (int i = 0; counts && i < size; i++) {
+		digest ^= (uint64_t)counts[i];
+		digest *= 0x100000001b3u; /* FNV-1a's prime, a word at a time */
+	}
+	return digest;
+}
+
+static void fill_fingerprint(struct rf_call *call, rf_wire wire)
+{
+	const struct rf_task *task = &call->stages[0].task;
+	const rf_comm *comm = call->request.comm;
+
+	call->fingerprint = (struct rf_fingerprint){
+		.collective = (uint8_t)task->collective,
+		.dtype = (uint8_t)task->dtype,
+		.op = (uint8_t)task->op,
+		.order_wire = (uint8_t)((unsigned)task->order | (unsigned)wire << 4),
+		.root = (uint32_t)task->root,
+		.count = task->count,
+		.digest = digest_counts(comm->agreed_digest, task->counts, comm->size),
+	};
+}
+
+static void deadline_passed(struct rf_timer *timer)
+{
+	struct rf_call *call = RF_CONTAINER(timer, struct rf_call, request.deadline);
+
+	rf_query_start(call->request.comm, call->seq, call->stages[0].awaited);
+}
+
+static int set_deadline(struct rf_call *call, const rf_call_options *options)
+{
+	rf_context *context = call->request.context;
+	int64_t ms = options && options->deadline_ms != RF_NO_TIMEOUT
+			     ? options->deadline_ms
+			     : call->request.comm->deadline_ms;
+
+	call->request.deadline.fire = deadline_passed;
+	return rf_timer_set(&context->timers, &call->request.deadline,
+			    rf_now(context) + (uint64_t)ms * 1000000);
+}
+
+static struct rf_call *new_call(rf_comm *comm, const struct rf_call_setup *setup)
+{
+	struct rf_call *call = calloc(1, sizeof(*call));
+	struct rf_stage *stage;
+
+	if (!call)
+		return NULL;
+	call->request.context = comm->context;
+	call->request.comm = comm;
+	call->request.kind = RF_REQUEST_CALL;
+	rf_list_init(&call->request.cq_node);
+	rf_list_init(&call->node);
+	rf_list_init(&call->ready_node);
+	rf_list_init(&call->outgoing);
+	rf_list_init(&call->incoming);
+	rf_list_init(&call->blocks);
+	stage = &call->stages[0];
+	stage->call = call;
+	stage->task = setup->task;
+	stage->awaited = -1;
+	stage->group = (struct rf_group){.ops = &rf_engine_group_ops,
+					 .rank = comm->rank,
+					 .size = comm->size,
+					 .no_payload = comm->context->no_payload};
+	return call;
+}
+
+static int copy_counts(struct rf_call *call)
+{
+	struct rf_task *task = &call->stages[0].task;
+	size_t bytes = (size_t)call->request.comm->size * sizeof(size_t);
+
+	if (!task->counts)
+		return RF_OK;
+	call->counts = malloc(bytes);
+	if (!call->counts)
+		return RF_ERR_NOMEM;
+	memcpy(call->counts, task->counts, bytes);
+	task->counts = call->counts;
+	return RF_OK;
+}
+
+/* Tells a partner that this call has started here, by the control stream. */
+static int send_credit(struct rf_call *call, struct rf_link *link)
+{
+	struct rf_segment segment = {
+		.type = RF_SEGMENT_CREDIT,
+		.epoch = call->request.comm->epoch,
+		.comm = call->request.comm->id,
+		.seq = call->seq,
+		.fingerprint = call->fingerprint,
+	};
+	int status = rf_control_send(link->peer, &segment, NULL, 0);
+
+	if (status != RF_OK)
+		return status;
+	link->told = call->seq + 1;
+	return RF_OK;
+}
+
+static int grant_credits(struct rf_call *call)
+{
+	for (size_t i = 0; i < call->expected_count; i++) {
+		const struct rf_expected *expected = &call->expected[i];
+		struct rf_link *link;
+		int status = rf_comm_link(call->request.comm, expected->rank, &link);
+
+		if (status != RF_OK)
+			return status;
+		if (call->eager && expected->prompt && link->wanted <= call->seq)
+			continue;
+		link->wanted = 0;
+		status = send_credit(call, link);
+		if (status != RF_OK)
+			return status;
+	}
+	return RF_OK;
+}
+
+/* Segments that came before the call was started. */
+static void take_staged(struct rf_call *call)
+{
+	rf_comm *comm = call->request.comm;
+	struct rf_staged *staged = rf_map_get(&comm->staged, call->seq + 1);
+
+	rf_map_remove(&comm->staged, call->seq + 1);
+	while (staged) {
+		struct rf_staged *next = staged->next;
+		struct rf_link *link = rf_peer_link(staged->peer, comm);
+
+		if (link)
+			rf_call_segment(call, link, &staged->segment, NULL, NULL, staged);
+		else
+			rf_staged_free(staged);
+		staged = next;
+	}
+}
+
+/* From here on the call has a number, and its failures are the communicator's. */
+static void launch(struct rf_call *call)
+{
+	rf_comm *comm = call->request.comm;
+	int status;
+
+	comm->next_seq = call->seq + 1;
+	comm->open_calls++;
+	comm->context->open_requests++;
+	if (call->request.cq)
+		rf_cq_expect(call->request.cq);
+	comm->counters.calls[call->stages[0].task.collective]++;
+	rf_list_append(&comm->call_list, &call->node);
+	if (comm->context->config.progress[0] == 't')
+		comm->context->background_calls++;
+	status = rf_comm_check_leavers(comm, call->seq);
+	if (status == RF_OK && !call->failed)
+		status = grant_credits(call);
+	if (status != RF_OK && !call->failed)
+		rf_call_fail(call, status);
+	take_staged(call);
+	if (!call->failed)
+		rf_call_make_ready(call);
+	rf_calls_advance(comm->context);
+}
+
+static int comm_error(const rf_comm *comm)
+{
+	switch (comm->state) {
+	case RF_COMM_READY:
+		return RF_OK;
+	case RF_COMM_FAILED:
+		return comm->failure->error;
+	case RF_COMM_FORMING:
+	case RF_COMM_LEFT:
+		break;
+	}
+	return RF_ERR_INVALID;
+}
+
+int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_call **out)
+{
+	const rf_call_options *options = setup->options;
+	struct rf_call *call;
+	struct rf_stage *stage;
+	int status = comm_error(comm);
+
+	if (status != RF_OK)
+		return status;
+	call = new_call(comm, setup);
+	if (!call)
+		return RF_ERR_NOMEM;
+	stage = &call->stages[0];
+	call->seq = comm->next_seq;
+	if (options) {
+		call->request.cq = options->cq;
+		call->request.user = options->user;
+	}
+	if (setup->then) {
+		call->request.then = setup->then;
+		call->request.user = setup->user;
+	}
+	status = copy_counts(call);
+	if (status != RF_OK)
+		goto fail;
+	fill_fingerprint(call, setup->wire);
+	rf_select(&comm->agreed, &stage->task, setup->wire, comm->size, &stage->plan);
+	call->eager =
+		stage->task.count * rf_dtype_size(stage->task.dtype) <= comm->agreed.eager_bytes;
+	status = stage->plan.algo->create(&stage->group, &stage->task, &stage->plan, &stage->state);
+	if (status != RF_OK)
+		goto fail;
+	call->started = true;
+	status = rf_map_put(&comm->calls, call->seq + 1, call);
+	if (status != RF_OK)
+		goto fail_state;
+	status = set_deadline(call, options);
+	if (status != RF_OK)
+		goto fail_map;
+	launch(call);
+	*out = call;
+	return RF_OK;
+
+fail_map:
+	rf_map_remove(&comm->calls, call->seq + 1);
+fail_state:
+	stage->plan.algo->destroy(stage->state);
+fail:
+	free(call->expected);
+	free(call->counts);
+	free(call);
+	return status;
+}
+
+/* ---- ending --------------------------------------------------------------------------------- */
+
+void rf_call_free(struct rf_call *call)
+{
+	free(call);
+}
+
+static void drop_blocks(struct rf_call *call)
+{
+	RF_LIST_EACH(node, &call->blocks)
+	{
+		struct rf_block *block = RF_CONTAINER(node, struct rf_block, call_node);
+
+		rf_list_remove(&block->peer_node);
+		rf_list_remove(&block->call_node);
+		rf_list_append(&call->request.context->free_blocks, &block->call_node);
+	}
+}
+
+static void end_call(struct rf_call *call, int status)
+{
+	rf_comm *comm = call->request.comm;
+	rf_context *context = call->request.context;
+	struct rf_stage *stage = &call->stages[0];
+
+	drop_blocks(call);
+	rf_timer_clear(&context->timers, &call->request.deadline);
+	rf_map_remove(&comm->calls, call->seq + 1);
+	rf_list_remove(&call->node);
+	rf_list_remove(&call->ready_node);
+	stage->plan.algo->destroy(stage->state);
+	free(call->expected);
+	free(call->counts);
+	call->expected = NULL;
+	call->counts = NULL;
+	comm->open_calls--;
+	comm->counters.calls_ended++;
+	if (context->config.progress[0] == 't')
+		context->background_calls--;
+	rf_request_end(&call->request, status);
+}
+
+void rf_call_end_if_drained(struct rf_call *call)
+{
+	if (!rf_list_empty(&call->outgoing) || !rf_list_empty(&call->incoming))
+		return;
+	if (call->failed)
+		end_call(call, call->failed);
+	else if (call->stages[0].done)
+		end_call(call, RF_OK);
+}
+
+static void free_incoming(struct rf_incoming *incoming)
+{
+	free(incoming->bounce);
+	rf_list_remove(&incoming->node);
+	rf_list_append(&incoming->call->request.context->free_incoming, &incoming->node);
+}
+
+static void free_outgoing(struct rf_outgoing *outgoing)
+{
+	rf_list_remove(&outgoing->peer_node);
+	rf_list_remove(&outgoing->node);
+	rf_list_append(&outgoing->call->request.context->free_outgoing, &outgoing->node);
+}
+
+/* Lets go of a segment that has not been used (entirely). */
+static void drop_incoming(struct rf_incoming *incoming)
+{
+	if (incoming->receive) {
+		incoming->receive->user = NULL;
+		incoming->transport->ops->discard(incoming->receive);
+		if (incoming->eager)
+			rf_data_eager_consumed(incoming->link->peer, incoming->arrival.bytes);
+	}
+	if (incoming->staged)
+		rf_staged_free(incoming->staged);
+	free_incoming(incoming);
+}
+
+void rf_call_lose_receives(rf_comm *comm, const struct rf_peer *peer)
+{
+	RF_LIST_EACH(node, &comm->call_list)
+	{
+		struct rf_call *call = RF_CONTAINER(node, struct rf_call, node);
+
+		RF_LIST_EACH(in, &call->incoming)
+		{
+			struct rf_incoming *incoming = RF_CONTAINER(in, struct rf_incoming, node);
+
+			if (incoming->receive && incoming->link->peer == peer)
+				free_incoming(incoming);
+		}
+	}
+}
+
+/* Takes everything back from the transports that they let go of now. */
+static void withdraw_all(struct rf_call *call)
+{
+	RF_LIST_EACH(node, &call->incoming)
+	{
+		drop_incoming(RF_CONTAINER(node, struct rf_incoming, node));
+	}
+	RF_LIST_EACH(node, &call->outgoing)
+	{
+		struct rf_outgoing *outgoing = RF_CONTAINER(node, struct rf_outgoing, node);
+		struct rf_peer *peer = outgoing->peer;
+
+		if (!peer->endpoint ||
+		    peer->transport->ops->withdraw(peer->endpoint, (uintptr_t)outgoing) == RF_OK)
+			free_outgoing(outgoing);
+	}
+}
+
+void rf_call_fail(struct rf_call *call, int status)
+{
+	if (call->failed)
+		return;
+	call->failed = status;
+	drop_blocks(call);
+	withdraw_all(call);
+	/* Ended from the ready list, never under the feet of whoever noticed the failure. */
+	rf_call_make_ready(call);
+}
+
+void rf_comm_revoke_calls(rf_comm *comm)
+{
+	RF_LIST_EACH(node, &comm->call_list)
+	{
+		rf_call_fail(RF_CONTAINER(node, struct rf_call, node), comm->failure->error);
+	}
+}
+
+/* ---- advancing ------------------------------------------------------------------------------ */
+
+void rf_call_make_ready(struct rf_call *call)
+{
+	if (call->is_ready)
+		return;
+	call->is_ready = true;
+	rf_list_append(&call->request.context->ready_calls, &call->ready_node);
+}
+
+/* Time spent waiting is booked on the rank that was waited for. */
+static void book_wait(struct rf_stage *stage, int awaited)
+{
+	rf_comm *comm = stage->call->request.comm;
+	uint64_t now;
+
+	if (awaited == stage->awaited)
+		return;
+	now = rf_now(comm->context);
+	if (stage->awaited >= 0 && comm->ranks[stage->awaited].link)
+		comm->ranks[stage->awaited].link->wait_ns += now - stage->awaited_since;
+	stage->awaited = awaited;
+	stage->awaited_since = now;
+}
+
+static void fail_comm(struct rf_call *call, int error, const char *what)
+{
+	rf_comm *comm = call->request.comm;
+	char message[256];
+
+	snprintf(message, sizeof(message), "rank %d: call %llu: %s", comm->rank,
+		 (unsigned long long)call->seq, what);
+	rf_comm_fail(comm, RF_SEGMENT_ABORT, error, &comm->rank, 1, message);
+	rf_call_fail(call, error);
+}
+
+static void retry_put_off(struct rf_call *call);
+
+static void advance(struct rf_call *call)
+{
+	struct rf_stage *stage = &call->stages[0];
+	int awaited = -1;
+	int status;
+
+	if (!call->failed && !stage->done) {
+		status = stage->plan.algo->advance(stage->state, &awaited);
+		book_wait(stage, status == RF_ERR_AGAIN ? awaited : -1);
+		if (status == RF_OK)
+			stage->done = true;
+		else if (status != RF_ERR_AGAIN && !call->failed)
+			fail_comm(call, status, rf_strerror(status));
+		else if (!call->failed)
+			retry_put_off(call);
+	}
+	rf_call_end_if_drained(call);
+}
+
+int rf_calls_advance(rf_context *context)
+{
+	int happened = 0;
+
+	while (!rf_list_empty(&context->ready_calls)) {
+		struct rf_call *call =
+			RF_CONTAINER(context->ready_calls.next, struct rf_call, ready_node);
+
+		rf_list_remove(&call->ready_node);
+		call->is_ready = false;
+		advance(call);
+		happened = 1;
+	}
+	return happened;
+}
+
+/* ---- arriving segments ---------------------------------------------------------------------- */
+
+static void mismatch(struct rf_call *call, struct rf_link *link,
+		     const struct rf_fingerprint *theirs)
+{
+	char mine_text[RF_FINGERPRINT_TEXT], theirs_text[RF_FINGERPRINT_TEXT];
+	rf_comm *comm = call->request.comm;
+	int ranks[2] = {comm->rank < link->rank ? comm->rank : link->rank,
+			comm->rank < link->rank ? link->rank : comm->rank};
+	bool mine_first = comm->rank < link->rank;
+	char message[512];
+
+	rf_fingerprint_format(&call->fingerprint, mine_text);
+	rf_fingerprint_format(theirs, theirs_text);
+	snprintf(message, sizeof(message),
+		 "call %llu does not match: rank %d made %s, rank %d made %s",
+		 (unsigned long long)call->seq, ranks[0], mine_first ? mine_text : theirs_text,
+		 ranks[1], mine_first ? theirs_text : mine_text);
+	rf_comm_fail(comm, RF_SEGMENT_MISMATCH, RF_ERR_MISMATCH, ranks, 2, message);
+}
+
+static struct rf_incoming *new_incoming(rf_context *context)
+{
+	struct rf_incoming *incoming;
+
+	if (rf_list_empty(&context->free_incoming))
+		return malloc(sizeof(*incoming));
+	incoming = RF_CONTAINER(context->free_incoming.next, struct rf_incoming, node);
+	rf_list_remove(&incoming->node);
+	return incoming;
+}
+
+static void feed_staged(struct rf_incoming *incoming)
+{
+	struct rf_staged *staged = incoming->staged;
+
+	if (incoming->arrival.bytes)
+		rf_call_piece(incoming, 0, staged->bytes, incoming->arrival.bytes);
+	rf_call_delivered(incoming);
+}
+
+static int answer(struct rf_incoming *incoming)
+{
+	struct rf_transport *transport;
+
+	if (incoming->staged) {
+		feed_staged(incoming);
+		return RF_OK;
+	}
+	transport = incoming->transport;
+	if (incoming->landing.kind == RF_LAND_INTO)
+		return transport->ops->receive_into(incoming->receive, incoming->landing.dst);
+	if (transport->caps.borrow)
+		return transport->ops->receive_pieces(incoming->receive);
+	if (incoming->arrival.bytes && !incoming->stage->group.no_payload) {
+		incoming->bounce = malloc(incoming->arrival.bytes);
+		if (!incoming->bounce)
+			return RF_ERR_NOMEM;
+	}
+	return transport->ops->receive_into(incoming->receive, incoming->bounce);
+}
+
+static void bad_segment(struct rf_incoming *incoming, int error)
+{
+	struct rf_call *call = incoming->call;
+	char what[200];
+
+	if (error == RF_ERR_NOMEM) {
+		drop_incoming(incoming);
+		fail_comm(call, error, "out of memory for an arriving segment");
+		return;
+	}
+	snprintf(what, sizeof(what),
+		 "rank %d sent a segment that does not belong to it (channel %u, chunk %u, %zu "
+		 "bytes)",
+		 incoming->link->rank, incoming->arrival.channel, incoming->arrival.chunk,
+		 incoming->arrival.bytes);
+	drop_incoming(incoming);
+	fail_comm(call, RF_ERR_PROTOCOL, what);
+}
+
+/* Asks the algorithm where a segment goes, and answers the transport. */
+static void place(struct rf_incoming *incoming)
+{
+	struct rf_stage *stage = incoming->stage;
+	int status;
+
+	incoming->landing = (struct rf_landing){.kind = RF_LAND_LATER};
+	status = stage->plan.algo->accept(stage->state, &incoming->arrival, &incoming->landing);
+	if (status == RF_OK) {
+		incoming->put_off = incoming->landing.kind == RF_LAND_LATER;
+		if (!incoming->put_off)
+			status = answer(incoming);
+	}
+	if (status != RF_OK)
+		bad_segment(incoming, status);
+}
+
+static void retry_put_off(struct rf_call *call)
+{
+	RF_LIST_EACH(node, &call->incoming)
+	{
+		struct rf_incoming *incoming = RF_CONTAINER(node, struct rf_incoming, node);
+
+		if (incoming->put_off)
+			place(incoming);
+		if (call->failed)
+			return;
+	}
+}
+
+void rf_call_segment(struct rf_call *call, struct rf_link *link, const struct rf_segment *segment,
+		     struct rf_transport *transport, struct rf_receive *receive,
+		     struct rf_staged *staged)
+{
+	rf_context *context = call->request.context;
+	struct rf_incoming *incoming = new_incoming(context);
+
+	if (!incoming) {
+		fail_comm(call, RF_ERR_NOMEM, "out of memory for an arriving segment");
+		if (receive)
+			transport->ops->discard(receive);
+		if (staged)
+			rf_staged_free(staged);
+		return;
+	}
+	*incoming = (struct rf_incoming){
+		.sink = RF_SINK_CALL,
+		.call = call,
+		.stage = &call->stages[0],
+		.link = link,
+		.transport = transport,
+		.receive = receive,
+		.staged = staged,
+		.eager = segment->flags & RF_SEGMENT_EAGER,
+		.arrival = {.from = link->rank,
+			    .channel = segment->channel,
+			    .chunk = segment->chunk,
+			    .bytes = segment->bytes},
+	};
+	rf_list_append(&call->incoming, &incoming->node);
+	if (receive)
+		receive->user = incoming;
+	if (call->failed) {
+		drop_incoming(incoming);
+	} else if (!rf_fingerprint_equal(&call->fingerprint, &segment->fingerprint)) {
+		drop_incoming(incoming);
+		mismatch(call, link, &segment->fingerprint);
+	} else if (segment->stage != 0 || call->stages[0].done) {
+		bad_segment(incoming, RF_ERR_PROTOCOL);
+	} else {
+		place(incoming);
+	}
+}
+
+void rf_call_piece(struct rf_incoming *incoming, size_t offset, const void *piece, size_t bytes)
+{
+	const struct rf_landing *landing = &incoming->landing;
+	size_t wire_size = rf_dtype_size(landing->incoming_type);
+	size_t first, count;
+
+	if (incoming->stage->group.no_payload)
+		return;
+	if (landing->kind == RF_LAND_INTO) {
+		memcpy((char *)landing->dst + offset, piece, bytes);
+		return;
+	}
+	first = offset / wire_size;
+	count = bytes / wire_size;
+	rf_fold2(landing->op, landing->dst_type,
+		 (char *)landing->dst + first * rf_dtype_size(landing->dst_type),
+		 landing->other_type,
+		 (const char *)landing->other + first * rf_dtype_size(landing->other_type),
+		 landing->incoming_type, piece, count);
+}
+
+void rf_call_delivered(struct rf_incoming *incoming)
+{
+	struct rf_call *call = incoming->call;
+	struct rf_arrival arrival = incoming->arrival;
+	rf_counters *counters = &call->request.comm->counters;
+
+	if (incoming->bounce)
+		rf_call_piece(incoming, 0, incoming->bounce, arrival.bytes);
+	counters->segments_received++;
+	counters->payload_bytes_received += arrival.bytes;
+	if (incoming->staged)
+		rf_staged_free(incoming->staged);
+	else if (incoming->eager)
+		rf_data_eager_consumed(incoming->link->peer, arrival.bytes);
+	free_incoming(incoming);
+	call->stages[0].plan.algo->arrived(call->stages[0].state, &arrival);
+	rf_call_make_ready(call);
+}
+
+void rf_call_sent(struct rf_outgoing *outgoing)
+{
+	struct rf_call *call = outgoing->call;
+	struct rf_stage *stage = outgoing->stage;
+	int to = outgoing->to;
+	unsigned channel = outgoing->channel;
+	uint32_t chunk = outgoing->chunk;
+
+	free_outgoing(outgoing);
+	if (!call->failed)
+		stage->plan.algo->sent(stage->state, to, channel, chunk);
+	rf_call_make_ready(call);
+}
+
+/* ---- credit --------------------------------------------------------------------------------- */
+
+/* The peer waits for a call of ours; if it has started already, it is told again. */
+static int on_want(struct rf_link *link, const struct rf_segment *segment)
+{
+	rf_comm *comm = link->comm;
+	struct rf_segment reply = {
+		.type = RF_SEGMENT_CREDIT, .epoch = comm->epoch, .comm = comm->id};
+	struct rf_call *call = rf_map_get(&comm->calls, segment->seq + 1);
+
+	if (segment->seq >= comm->next_seq) {
+		link->wanted = segment->seq + 1;
+		return RF_OK;
+	}
+	reply.seq = segment->seq;
+	reply.fingerprint = call ? call->fingerprint : segment->fingerprint;
+	if (link->told <= segment->seq)
+		link->told = segment->seq + 1;
+	return rf_control_send(link->peer, &reply, NULL, 0) == RF_ERR_NOMEM ? RF_ERR_NOMEM : RF_OK;
+}
+
+int rf_call_on_credit(struct rf_peer *peer, const struct rf_segment *segment)
+{
+	rf_comm *comm = rf_map_get(&peer->context->comms, segment->comm);
+	struct rf_link *link;
+	struct rf_call *call;
+
+	if (!comm || comm->epoch != segment->epoch || comm->state == RF_COMM_FAILED)
+		return RF_OK; /* of a communicator that is gone, or only tells of freed bytes */
+	link = rf_peer_link(peer, comm);
+	if (!link)
+		return RF_ERR_PROTOCOL;
+	if (link->granted <= segment->seq)
+		link->granted = segment->seq + 1;
+	call = rf_map_get(&comm->calls, segment->seq + 1);
+	if (call && !call->failed &&
+	    !rf_fingerprint_equal(&call->fingerprint, &segment->fingerprint)) {
+		mismatch(call, link, &segment->fingerprint);
+		return RF_OK;
+	}
+	if (segment->type == RF_SEGMENT_WANT)
+		return on_want(link, segment);
+	if (call)
+		rf_call_make_ready(call);
+	return RF_OK;
+}

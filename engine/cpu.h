@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How many cores this process may really use: affinity, and the quota of its cgroup (v1 and v2). */
+#ifndef RF_CPU_H
+#define RF_CPU_H
+
+/* At least 1. A quota of one and a half cores counts as one: the half would be throttled. */
+int rf_cpu_cores(void);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ringfold info: version, build, transports, kernels, and who a process would be here. */
+#include "engine/config.h"
+#include "engine/identity.h"
+#include "engine/kernels/kernels.h"
+#include "engine/segment.h"
+#include "tools/info.h"
+#include "tools/tool.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZER "address"
+#elif defined(__SANITIZE_THREAD__)
+#define SANITIZER "thread"
+#else
+#define SANITIZER ""
+#endif
+
+/* Clang says its name itself. */
+#if defined(__clang__)
+#define COMPILER __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+
+/* The words of RINGFOLD_TRANSPORT are the transports of this build, and "auto". */
+static void each_transport(void (*visit)(const char *name, bool first))
+{
+	const char *words = "";
+	bool first = true;
+
+	for (size_t i = 0; i < rf_config_row_count; i++) {
+		if (strcmp(rf_config_rows[i].variable, "RINGFOLD_TRANSPORT") == 0)
+			words = rf_config_rows[i].choices;
+	}
+	while (*words) {
+		const size_t length = strcspn(words, "|");
+		char name[32];
+
+		snprintf(name, sizeof(name), "%.*s", (int)length, words);
+		if (strcmp(name, "auto") != 0) {
+			visit(name, first);
+			first = false;
+		}
+		words += length + (words[length] == '|');
+	}
+}
+
+static void print_name(const char *name, bool first)
+{
+	printf("%s%s", first ? "" : ", ", name);
+}
+
+static void print_json_name(const char *name, bool first)
+{
+	printf("%s", first ? "" : ", ");
+	tool_json_string(stdout, name);
+}
+
+static const char *kernel_state(const struct rf_kernel_set *set)
+{
+	if (set == rf_kernels_active())
+		return " (in use)";
+	return set->is_supported() ? "" : " (not on this processor)";
+}
+
+/* As for a communicator from the environment. False: it says nothing, or something wrong. */
+static bool find_identity(struct rf_identity *identity, char message[RF_IDENTITY_TEXT])
+{
+	const struct rf_identity_options from_environment = {
+		.rank = -1, .world_size = -1, .needs_master = true};
+
+	memset(identity, 0, sizeof(*identity));
+	return rf_identity_find(&from_environment, NULL, NULL, identity, message) == RF_OK;
+}
+
+static void print_identity(void)
+{
+	struct rf_identity identity;
+	char message[RF_IDENTITY_TEXT];
+
+	if (!find_identity(&identity, message)) {
+		printf("identity      none: %s\n", message);
+		return;
+	}
+	printf("identity      rank %d of %d (from %s)", identity.rank, identity.world_size,
+	       identity.source);
+	if (identity.master_addr[0])
+		printf(", master %s port %d (from %s)", identity.master_addr, identity.master_port,
+		       identity.master_source);
+	printf("\n");
+	if (identity.warning[0])
+		printf("              %s\n", identity.warning);
+}
+
+static void print_text(const struct utsname *system)
+{
+	printf("ringfold %s, wire version %d\n", rf_version(), RF_WIRE_VERSION);
+	printf("built by      %s%s%s\n", COMPILER, SANITIZER[0] ? ", sanitizer " : "", SANITIZER);
+	printf("running on    %s %s, %s\n", system->sysname, system->release, system->machine);
+	printf("transports    ");
+	each_transport(print_name);
+	printf("\nkernels       ");
+	for (size_t i = 0; i < rf_kernel_set_count; i++)
+		printf("%s%s%s", i ? ", " : "", rf_kernel_sets[i].name,
+		       kernel_state(&rf_kernel_sets[i]));
+	printf("\n");
+	print_identity();
+}
+
+static void json_pair(const char *key, const char *value)
+{
+	tool_json_string(stdout, key);
+	fputs(": ", stdout);
+	tool_json_string(stdout, value);
+	fputs(",\n ", stdout);
+}
+
+static void print_json_identity(void)
+{
+	struct rf_identity identity;
+	char message[RF_IDENTITY_TEXT];
+
+	if (!find_identity(&identity, message)) {
+		fputs("{\"error\": ", stdout);
+		tool_json_string(stdout, message);
+		fputs("}", stdout);
+		return;
+	}
+	printf("{\"rank\": %d, \"world_size\": %d, ", identity.rank, identity.world_size);
+	json_pair("source", identity.source);
+	json_pair("master_addr", identity.master_addr);
+	json_pair("master_source", identity.master_source);
+	json_pair("warning", identity.warning);
+	printf("\"master_port\": %d}", identity.master_port);
+}
+
+static void print_json(const struct utsname *system)
+{
+	fputs("{", stdout);
+	json_pair("version", rf_version());
+	printf("\"wire_version\": %d,\n ", RF_WIRE_VERSION);
+	json_pair("compiler", COMPILER);
+	json_pair("sanitizer", SANITIZER);
+	json_pair("system", system->sysname);
+	json_pair("release", system->release);
+	json_pair("machine", system->machine);
+	fputs("\"transports\": [", stdout);
+	each_transport(print_json_name);
+	fputs("],\n \"kernels\": [", stdout);
+	for (size_t i = 0; i < rf_kernel_set_count; i++) {
+		const struct rf_kernel_set *const set = &rf_kernel_sets[i];
+
+		printf("%s{\"name\": ", i ? ", " : "");
+		tool_json_string(stdout, set->name);
+		printf(", \"supported\": %s, \"active\": %s}",
+		       set->is_supported() ? "true" : "false",
+		       set == rf_kernels_active() ? "true" : "false");
+	}
+	fputs("],\n \"identity\": ", stdout);
+	print_json_identity();
+	puts("}");
+}
+
+int info_overview(enum tool_format format)
+{
+	struct utsname system;
+
+	uname(&system);
+	if (format == TOOL_JSON)
+		print_json(&system);
+	else
+		print_text(&system);
+	return TOOL_OK;
+}
