@@ -474,7 +474,7 @@ void rf_leader_on_ready(struct rf_join *join, struct rf_peer *peer)
 	join->state = RF_JOIN_RETIRING;
 	if (join->store.size) {
 		join->store_wanted = true;
-		rf_context_wake(join->context);
+		rf_request_stir(join->request);
 	} else {
 		rf_leader_go(join);
 	}
