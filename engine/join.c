@@ -211,7 +211,7 @@ static void expire_leader(struct rf_join *join)
 
 	snprintf(message, sizeof(message), "%s %s within %s",
 		 rf_leader_absent(join, names, sizeof(names)),
-		 gathering ? "have not come" : "have not connected to all their neighbours",
+		 gathering ? "did not come" : "did not connect to all their neighbours",
 		 rf_join_elapsed(join, elapsed));
 	rf_join_fail(join->comm, gathering ? RF_ERR_RENDEZVOUS : RF_ERR_TIMEOUT, message);
 }

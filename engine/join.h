@@ -141,6 +141,7 @@ const char *rf_leader_absent(const struct rf_join *join, char *text, size_t capa
 
 void rf_join_put_addr(struct rf_cursor *c, const struct rf_addr *addr);
 void rf_join_get_addr(struct rf_cursor *c, struct rf_addr *addr);
+bool rf_join_is_link_local(const struct rf_addr *addr);
 /* This process's addresses with its port, best first; loopback ones last, or not at all. */
 unsigned rf_join_own_addrs(rf_context *context, bool with_loopback, struct rf_addr *addrs,
 			   unsigned capacity);

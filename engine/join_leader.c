@@ -44,11 +44,6 @@ static struct rf_arrival *arrival_of(const struct rf_join *join, const struct rf
 	return NULL;
 }
 
-static bool is_link_local(const struct rf_addr *addr)
-{
-	return addr->family == 6 && addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
-}
-
 static unsigned add_addr(struct rf_addr *addrs, unsigned count, unsigned capacity,
 			 const struct rf_addr *addr)
 {
@@ -65,7 +60,7 @@ static unsigned add_addr(struct rf_addr *addrs, unsigned count, unsigned capacit
 static unsigned arrival_addrs(const struct rf_arrival *arrival, struct rf_addr *addrs,
 			      unsigned capacity)
 {
-	bool seen_last = !arrival->is_seen || is_link_local(&arrival->seen);
+	bool seen_last = !arrival->is_seen || rf_join_is_link_local(&arrival->seen);
 	unsigned count = 0;
 
 	if (!seen_last)
@@ -440,7 +435,7 @@ void rf_leader_on_withdrawal(struct rf_peer *peer, uint64_t key)
 			snprintf(message, sizeof(message),
 				 "rank 0 has not begun to create this communicator");
 		else
-			snprintf(message, sizeof(message), "%s have not come",
+			snprintf(message, sizeof(message), "%s did not come",
 				 rf_leader_absent(join, names, sizeof(names)));
 		rf_join_send_failed(peer, key, RF_ERR_RENDEZVOUS, message);
 		arrival_lost(join, arrival, RF_ERR_RENDEZVOUS, "has given up waiting");

@@ -17,6 +17,8 @@
 #define RESOLVE_POLL  (2 * MS)
 #define DIAL_LONGEST  (2000 * MS) /* then the name is resolved anew: its host may have moved */
 
+#define LAST_WORD (20 * MS)
+
 static void reach_step(struct rf_timer *timer);
 
 /* ---- ends ----------------------------------------------------------------------------------- */
@@ -99,8 +101,9 @@ void rf_reach_dial(struct rf_join *join)
 	uint64_t until = rf_now(join->context) + DIAL_LONGEST;
 	int status;
 
-	if (join->deadline.position && join->deadline.at < until)
-		until = join->deadline.at;
+	/* A little before the deadline, which then can tell why. */
+	if (join->deadline.position && join->deadline.at < until + LAST_WORD)
+		until = join->deadline.at - LAST_WORD;
 	status = rf_dial_rendezvous(join->context, join->tried, (unsigned)join->tried_count, until,
 				    dial_done, join, &join->dial);
 	if (status != RF_OK)

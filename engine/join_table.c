@@ -53,6 +53,11 @@ static bool addr_is_wanted(rf_context *context, const struct rf_addr *addr)
 	return !strcmp(text[0] == '[' ? text + 1 : text, wanted);
 }
 
+bool rf_join_is_link_local(const struct rf_addr *addr)
+{
+	return addr->family == 6 && addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
+}
+
 unsigned rf_join_own_addrs(rf_context *context, bool with_loopback, struct rf_addr *addrs,
 			   unsigned capacity)
 {
@@ -65,6 +70,9 @@ unsigned rf_join_own_addrs(rf_context *context, bool with_loopback, struct rf_ad
 	for (int i = 0; i < all_count && count < capacity; i++) {
 		if (rf_addr_is_loopback(&all[i]) ? !with_loopback
 						 : !addr_is_wanted(context, &all[i]))
+			continue;
+		/* Of use on one link only: where there is nothing better. */
+		if (rf_join_is_link_local(&all[i]) && count)
 			continue;
 		addrs[count] = all[i];
 		addrs[count++].port = context->port;
@@ -224,7 +232,17 @@ void rf_join_patch_table(uint8_t *table, int rank, bool on_loopback)
 	rf_put_u8(&c, on_loopback);
 }
 
-static void read_entry(struct rf_cursor *c, struct rf_rank_entry *entry, bool with_loopback)
+/* A link-local address is on the link by which the leader was reached, or of no use. */
+static void set_scope(const struct rf_join *join, struct rf_addr *addr)
+{
+	struct rf_addr local, remote;
+
+	if (rf_join_is_link_local(addr) && rf_control_addrs(join->leader, &local, &remote) == RF_OK)
+		addr->scope = remote.scope;
+}
+
+static void read_entry(const struct rf_join *join, struct rf_cursor *c, struct rf_rank_entry *entry,
+		       bool with_loopback)
 {
 	unsigned addr_count;
 
@@ -238,6 +256,7 @@ static void read_entry(struct rf_cursor *c, struct rf_rank_entry *entry, bool wi
 		struct rf_addr *addr = &entry->addrs[entry->addr_count];
 
 		rf_join_get_addr(c, addr);
+		set_scope(join, addr);
 		if (with_loopback || !rf_addr_is_loopback(addr))
 			entry->addr_count++;
 	}
@@ -266,7 +285,7 @@ int rf_join_read_table(const struct rf_join *join, const uint8_t *payload, size_
 	if (!ranks)
 		return RF_ERR_NOMEM;
 	for (uint32_t i = 0; i < size && !c.failed; i++)
-		read_entry(&c, &ranks[i], on_loopback);
+		read_entry(join, &c, &ranks[i], on_loopback);
 	if (c.failed || !rf_process_id_equal(ranks[join->rank].id, join->context->id)) {
 		free(ranks);
 		return RF_ERR_PROTOCOL;

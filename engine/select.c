@@ -24,11 +24,26 @@ static size_t doubling_max(const struct rf_config *config)
 	return config->doubling_max_bytes;
 }
 
+static size_t direct_max(const struct rf_config *config)
+{
+	return config->direct_max_bytes;
+}
+
+static size_t tree_max(const struct rf_config *config)
+{
+	return config->tree_max_bytes;
+}
+
 const struct rf_select_row rf_select_rows[] = {
 	{BIT(BARRIER), false, NULL, "doubling", "the fewest steps"},
+	{BIT(ALLREDUCE) | BIT(REDUCE) | BIT(REDUCE_SCATTER), true, NULL, "direct",
+	 "all contributions to an element meet at one rank"},
 	{BIT(ALLREDUCE), false, doubling_max, "doubling", "small: the fewest steps"},
+	{BIT(ALLREDUCE), false, direct_max, "direct", "two steps, for few ranks"},
 	{BIT(ALLREDUCE) | BIT(REDUCE_SCATTER) | BIT(ALLGATHER), false, NULL, "ring",
-	 "large: each rank sends as little as there can be, to one neighbour"},
+	 "the fewest bytes, to one neighbour"},
+	{BIT(BROADCAST) | BIT(REDUCE), false, tree_max, "tree", "small: few steps"},
+	{BIT(BROADCAST) | BIT(REDUCE), false, NULL, "chain", "every byte once through each rank"},
 };
 const size_t rf_select_row_count = sizeof(rf_select_rows) / sizeof(rf_select_rows[0]);
 

@@ -32,8 +32,8 @@ static bool listens_on(const rf_context *context, uint16_t port)
 	if (port == context->port)
 		return true;
 	RF_LIST_EACH(node, &server->further_listeners)
-		if (RF_CONTAINER(node, struct further_listener, node)->port == port)
-			return true;
+	if (RF_CONTAINER(node, struct further_listener, node)->port == port)
+		return true;
 	return false;
 }
 
@@ -75,7 +75,8 @@ void rf_server_close_further(struct rf_server *server, bool abandon)
 
 	RF_LIST_EACH(node, &server->further_listeners)
 	{
-		struct further_listener *further = RF_CONTAINER(node, struct further_listener, node);
+		struct further_listener *further =
+			RF_CONTAINER(node, struct further_listener, node);
 
 		if (abandon) {
 			ops->abandon_listener(further->listener);

@@ -28,10 +28,11 @@ struct rf_task {
 	rf_order order;
 	uint64_t divisor; /* 0: none; else what rf_finish() and rf_foldp() are to divide by */
 	int root;
-	size_t count;         /* elements of the whole: sum of the blocks */
-	const size_t *counts; /* reduce_scatter, allgather: elements of each rank's block */
-	const void *send;     /* the input; equal to recv (or its part of it) when in place */
-	void *recv;           /* NULL where nothing is received (reduce, not root) */
+	size_t count; /* elements of the whole: sum of the blocks */
+	const size_t
+		*counts; /* reduce_scatter, allgather: elements of each rank's block; NULL: equal */
+	const void *send; /* the input; equal to recv (or its part of it) when in place */
+	void *recv;       /* NULL where nothing is received (reduce, not root) */
 	bool in_place;
 };
 

@@ -77,6 +77,8 @@ int rf_cut_init(struct rf_cut *cut, int blocks, size_t count, const size_t *coun
 
 	*cut = (struct rf_cut){.blocks = blocks, .count = count};
 	cut->unit = count / CUT_UNIT >= (size_t)blocks ? CUT_UNIT : 1;
+	if (count && count % (size_t)blocks == 0) /* equal blocks, as a caller without counts means */
+		cut->unit = count / (size_t)blocks;
 	if (counts)
 		status = cut_offsets(cut, counts);
 	if (status == RF_OK)

@@ -23,7 +23,8 @@ struct rf_cut {
 	uint32_t chunks; /* of the longest block */
 };
 
-/* counts: elements of each block, or NULL: count elements are spread evenly. element_bytes: of the
+/* counts: elements of each block, or NULL: count elements are spread evenly,
+ * and equally if that is possible. element_bytes: of the
  * widest type that a chunk is sent in. steps: how often each chunk may be numbered. */
 int rf_cut_init(struct rf_cut *cut, int blocks, size_t count, const size_t *counts,
 		size_t chunk_bytes, size_t element_bytes, uint64_t steps);

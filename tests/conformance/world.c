@@ -83,7 +83,11 @@ struct message *world_send(struct world *world, unsigned from, unsigned to, unsi
 	struct route *route = &world->ends[from].routes[to][lane];
 	struct message *m = calloc(1, sizeof(*m));
 
+	size_t most = world->ends[from].transport->caps.segment_max_bytes;
+
 	REQUIRE(m != NULL);
+	most = most < world->harness->most_bytes ? most : world->harness->most_bytes;
+	bytes = bytes < most ? bytes : most;
 	m->from = from;
 	m->to = to;
 	m->lane = lane;
@@ -222,11 +226,18 @@ static void segment_arrived(struct world *world, struct end *end, struct rf_rece
 		world_answer(world, arrival, arrival->answer);
 }
 
+bool world_borrows(const struct world *world)
+{
+	return world->borrows;
+}
+
 void world_answer(struct world *world, struct arrival *arrival, enum answer answer)
 {
 	struct end *end = &world->ends[arrival->message->to];
 	const struct rf_transport_ops *ops = end->transport->ops;
 
+	if (answer == ANSWER_PIECES && !world_borrows(world))
+		answer = ANSWER_INTO;
 	arrival->answer = answer;
 	arrival->answered = true;
 	if (answer == ANSWER_DISCARD) {
@@ -328,6 +339,11 @@ static void segment_sent(struct end *end, const struct rf_transport_event *e)
 	unsigned to = e->peer->other, lane = (unsigned)(e->cookie % MAX_LANES);
 	struct message *m = end->routes[to][lane].first;
 
+	if (e->cookie == PUT_COOKIE) {
+		end->put_done = true;
+		writable_again(end, to);
+		return;
+	}
 	while (m && m->index != e->cookie / MAX_LANES)
 		m = m->next;
 	REQUIRE(m != NULL && m->state == MESSAGE_POSTED);
@@ -376,7 +392,6 @@ static void handle(struct world *world, struct end *end, const struct rf_transpo
 {
 	unsigned other = event->peer->other;
 
-	end->events++;
 	REQUIRE(event->peer == &end->peers[other]);
 	REQUIRE(!end->down[other]);
 	switch (event->kind) {
@@ -397,7 +412,6 @@ static void handle(struct world *world, struct end *end, const struct rf_transpo
 		break;
 	case RF_EVENT_WRITABLE:
 		REQUIRE(event->endpoint == end->to[other]);
-		end->writable_events++;
 		writable_again(end, other);
 		break;
 	case RF_EVENT_DOWN:
@@ -485,9 +499,8 @@ void world_settle(struct world *world)
 	while (quiet < 200) {
 		bool happened = world_step(world);
 
+		happened = happened || world->harness->idle(world);
 		quiet = happened ? 0 : quiet + 1;
-		if (!happened)
-			world->harness->idle(world);
 		if (seconds_now() > end)
 			fail_at(__FILE__, __LINE__, "an end that has nothing to do may sleep");
 	}
@@ -578,6 +591,7 @@ struct world *world_make(const struct harness *harness, unsigned ends, unsigned 
 		for (unsigned other = 0; other < ends; other++)
 			world->ends[i].peers[other] = (struct rf_transport_peer){i, other};
 	harness->make(world, receive_buffer_bytes);
+	world->borrows = world->ends[0].transport->caps.borrow;
 	return world;
 }
 

@@ -342,6 +342,7 @@ void rf_sim_params_hostile(struct rf_sim_params *params, uint64_t seed)
 	params->queue_depth = 1 + (unsigned)BELOW(8);
 	params->piece_max_bytes = BELOW(4) ? 64u << BELOW(8) : 0;
 	params->piece_delay_ns = BELOW(2) ? BELOW(20000) : 0;
+	params->piece_shift = BELOW(2) ? 63 : 0;
 	params->again = BELOW(2) ? (unsigned)BELOW(300) : 0;
 	params->at_once = (unsigned)BELOW(300);
 	params->late = (unsigned)BELOW(200);
