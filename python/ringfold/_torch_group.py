@@ -75,7 +75,7 @@ class ProcessGroupRingfold(dist.ProcessGroup):
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
         self._progress = Progress.shared()
-        self._timeout = None
+        self._timeout, self._name, self._description = None, "", ""
         seconds = timeout.total_seconds()
         try:
             self.comm = Comm(
@@ -88,6 +88,22 @@ class ProcessGroupRingfold(dist.ProcessGroup):
 
     def getBackendName(self):
         return "ringfold"
+
+    # torch's own keep the name in a backend object, which a group written in Python has not.
+    def getGroupName(self):
+        return self._name
+
+    def setGroupName(self, name):
+        self._name = name
+
+    def getGroupDesc(self):
+        return self._description
+
+    def setGroupDesc(self, description):
+        self._description = description
+
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+    group_name, group_desc = property(getGroupName), property(getGroupDesc)
 
     def set_timeout(self, timeout):
         self._timeout = timeout.total_seconds()
