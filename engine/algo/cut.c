@@ -58,13 +58,15 @@ static void cut_even(struct rf_cut *cut)
 }
 
 /* The chunk that was asked for, or as much larger as the number of chunks demands. */
-static int cut_chunks(struct rf_cut *cut, size_t chunk_bytes, size_t element_bytes, uint64_t steps)
+static int cut_chunks(struct rf_cut *cut, const struct rf_plan *plan, size_t element_bytes,
+		      uint64_t steps)
 {
 	size_t longest = cut_longest(cut);
-	size_t most = RF_SEGMENT_PAYLOAD_MAX / element_bytes;
+	size_t most = (plan->segment_max_bytes ? plan->segment_max_bytes : RF_SEGMENT_PAYLOAD_MAX) /
+		      element_bytes;
 	size_t chunks;
 
-	cut->chunk = chunk_bytes / element_bytes;
+	cut->chunk = plan->chunk_bytes / element_bytes;
 	if (cut->chunk > longest)
 		cut->chunk = longest;
 	if (cut->chunk == 0)
@@ -81,7 +83,7 @@ static int cut_chunks(struct rf_cut *cut, size_t chunk_bytes, size_t element_byt
 }
 
 int rf_cut_init(struct rf_cut *cut, int blocks, size_t count, const size_t *counts,
-		size_t chunk_bytes, size_t element_bytes, uint64_t steps)
+		const struct rf_plan *plan, size_t element_bytes, uint64_t steps)
 {
 	int status = RF_OK;
 
@@ -90,7 +92,7 @@ int rf_cut_init(struct rf_cut *cut, int blocks, size_t count, const size_t *coun
 	if (counts)
 		status = cut_offsets(cut, counts);
 	if (status == RF_OK)
-		status = cut_chunks(cut, chunk_bytes, element_bytes, steps);
+		status = cut_chunks(cut, plan, element_bytes, steps);
 	if (status != RF_OK)
 		rf_cut_free(cut);
 	return status;

@@ -29,7 +29,7 @@ struct rf_cut {
  * possible. element_bytes: of the widest type that a chunk is sent in. steps: how often each chunk
  * may be numbered. */
 int rf_cut_init(struct rf_cut *cut, int blocks, size_t count, const size_t *counts,
-		size_t chunk_bytes, size_t element_bytes, uint64_t steps);
+		const struct rf_plan *plan, size_t element_bytes, uint64_t steps);
 void rf_cut_free(struct rf_cut *cut);
 
 size_t rf_cut_offset(const struct rf_cut *cut, int block); /* block may be `blocks`: the end */

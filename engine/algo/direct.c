@@ -391,7 +391,7 @@ static int direct_create(struct rf_group *group, const struct rf_task *task,
 	direct->bytes = rf_dtype_size(task->dtype);
 	direct->head = direct->tail = DIRECT_NONE;
 	status = rf_cut_init(&direct->cut, group->size, task->count, even ? NULL : task->counts,
-			     plan->chunk_bytes, direct->bytes, DIRECT_KINDS);
+			     plan, direct->bytes, DIRECT_KINDS);
 	if (status == RF_OK) {
 		direct->rounds = direct_chunks(direct, group->rank);
 		direct_place_result(direct);

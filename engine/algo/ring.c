@@ -271,9 +271,8 @@ static int ring_create(struct rf_group *group, const struct rf_task *task,
 	ring->after = rf_group_wrap(group, group->rank + 1);
 	ring_steps(ring, plan);
 	status = rf_cut_init(&ring->cut, group->size, task->count,
-			     task->collective == RF_ALLREDUCE ? NULL : task->counts,
-			     plan->chunk_bytes, ring->fold_steps ? ring->wire_bytes : ring->bytes,
-			     ring->steps);
+			     task->collective == RF_ALLREDUCE ? NULL : task->counts, plan,
+			     ring->fold_steps ? ring->wire_bytes : ring->bytes, ring->steps);
 	if (status == RF_OK)
 		status = ring_memory(ring);
 	if (status == RF_OK) {
