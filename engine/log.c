@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -88,7 +89,7 @@ void rf_log(const struct rf_logger *logger, rf_log_level level, const char *form
 	if (bytes >= sizeof(small)) {
 		line = malloc(bytes + 1);
 		if (line) {
-			snprintf(line, prefix + 1, "%s", small);
+			memcpy(line, small, prefix);
 			va_start(arguments, format);
 			vsnprintf(line + prefix, bytes + 1 - prefix, format, arguments);
 			va_end(arguments);

@@ -24,11 +24,26 @@ static size_t doubling_max(const struct rf_config *config)
 	return config->doubling_max_bytes;
 }
 
+static size_t direct_max(const struct rf_config *config)
+{
+	return config->direct_max_bytes;
+}
+
+static size_t tree_max(const struct rf_config *config)
+{
+	return config->tree_max_bytes;
+}
+
 const struct rf_select_row rf_select_rows[] = {
 	{BIT(BARRIER), false, NULL, "doubling", "the fewest steps"},
+	{BIT(ALLREDUCE) | BIT(REDUCE) | BIT(REDUCE_SCATTER), true, NULL, "direct",
+	 "all contributions to an element meet at one rank"},
 	{BIT(ALLREDUCE), false, doubling_max, "doubling", "small: the fewest steps"},
+	{BIT(ALLREDUCE), false, direct_max, "direct", "two steps, for few ranks"},
 	{BIT(ALLREDUCE) | BIT(REDUCE_SCATTER) | BIT(ALLGATHER), false, NULL, "ring",
-	 "large: each rank sends as little as there can be, to one neighbour"},
+	 "the fewest bytes, to one neighbour"},
+	{BIT(BROADCAST) | BIT(REDUCE), false, tree_max, "tree", "small: few steps"},
+	{BIT(BROADCAST) | BIT(REDUCE), false, NULL, "chain", "every byte once through each rank"},
 };
 const size_t rf_select_row_count = sizeof(rf_select_rows) / sizeof(rf_select_rows[0]);
 
@@ -79,6 +94,16 @@ static size_t select_clamp(size_t value, size_t least, size_t most)
 	return value < least ? least : value > most ? most : value;
 }
 
+/* The largest segment that every transport in use carries. */
+static size_t select_segment_max(const struct rf_config *config)
+{
+	size_t most = config->segment_max_bytes;
+
+	if (!most || most > RF_SEGMENT_PAYLOAD_MAX)
+		most = RF_SEGMENT_PAYLOAD_MAX;
+	return select_clamp(most / SELECT_CHUNK_UNIT * SELECT_CHUNK_UNIT, SELECT_CHUNK_UNIT, most);
+}
+
 /* block_bytes: what travels as one unit, on the wire. */
 static size_t select_chunk(const struct rf_config *config, const struct rf_algo *algo,
 			   size_t block_bytes)
@@ -90,8 +115,8 @@ static size_t select_chunk(const struct rf_config *config, const struct rf_algo 
 				     SELECT_CHUNK_MOST);
 	else if (!chunk)
 		chunk = SELECT_CHUNK_WHOLE;
-	chunk = select_clamp(chunk, SELECT_CHUNK_UNIT, RF_SEGMENT_PAYLOAD_MAX);
-	return (chunk + SELECT_CHUNK_UNIT - 1) / SELECT_CHUNK_UNIT * SELECT_CHUNK_UNIT;
+	chunk = (chunk + SELECT_CHUNK_UNIT - 1) / SELECT_CHUNK_UNIT * SELECT_CHUNK_UNIT;
+	return select_clamp(chunk, SELECT_CHUNK_UNIT, select_segment_max(config));
 }
 
 void rf_select(const struct rf_config *config, const struct rf_task *task, rf_wire wire, int size,
@@ -108,6 +133,7 @@ void rf_select(const struct rf_config *config, const struct rf_task *task, rf_wi
 		wire_bytes = 2 * bytes;
 	}
 	plan->chunk_bytes = select_chunk(config, plan->algo, wire_bytes / (size_t)size);
+	plan->segment_max_bytes = select_segment_max(config);
 	plan->channels = 1;
 	if (config->channels > 0)
 		plan->channels =

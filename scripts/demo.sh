@@ -13,7 +13,7 @@ mkdir -p build
 scripts/build.sh build >"$log" 2>&1 || { tail -n 40 "$log"; echo "the build failed; see $log"; exit 1; }
 grep '^==>' "$log" || true
 
-echo "==> build/ringfold run -n 4 build/examples/sum"
-build/ringfold run -n 4 -- build/examples/sum 2>&1 | tee "$log"
+echo "==> build/ringfold run -n 4 build/examples/four_rank_sum"
+build/ringfold run -n 4 -- build/examples/four_rank_sum 2>&1 | tee "$log"
 [ "$(grep -c 'after [0-3] data 10\.0' "$log")" = 4 ] ||
     { echo "four ranks should have printed 10.0"; exit 1; }

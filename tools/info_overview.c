@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ringfold info: version, build, transports and kernels. */
+/* ringfold info: version, build, transports, kernels, and who a process would be here. */
 #include "engine/config.h"
+#include "engine/identity.h"
 #include "engine/kernels/kernels.h"
 #include "engine/segment.h"
 #include "tools/info.h"
@@ -66,6 +67,35 @@ static const char *kernel_state(const struct rf_kernel_set *set)
 	return set->is_supported() ? "" : " (not on this processor)";
 }
 
+/* As for a communicator from the environment. False: it says nothing, or something wrong. */
+static bool find_identity(struct rf_identity *identity, char message[RF_IDENTITY_TEXT])
+{
+	const struct rf_identity_options from_environment = {
+		.rank = -1, .world_size = -1, .needs_master = true};
+
+	memset(identity, 0, sizeof(*identity));
+	return rf_identity_find(&from_environment, NULL, NULL, identity, message) == RF_OK;
+}
+
+static void print_identity(void)
+{
+	struct rf_identity identity;
+	char message[RF_IDENTITY_TEXT];
+
+	if (!find_identity(&identity, message)) {
+		printf("identity      none: %s\n", message);
+		return;
+	}
+	printf("identity      rank %d of %d (from %s)", identity.rank, identity.world_size,
+	       identity.source);
+	if (identity.master_addr[0])
+		printf(", master %s port %d (from %s)", identity.master_addr, identity.master_port,
+		       identity.master_source);
+	printf("\n");
+	if (identity.warning[0])
+		printf("              %s\n", identity.warning);
+}
+
 static void print_text(const struct utsname *system)
 {
 	printf("ringfold %s, wire version %d\n", rf_version(), RF_WIRE_VERSION);
@@ -78,6 +108,7 @@ static void print_text(const struct utsname *system)
 		printf("%s%s%s", i ? ", " : "", rf_kernel_sets[i].name,
 		       kernel_state(&rf_kernel_sets[i]));
 	printf("\n");
+	print_identity();
 }
 
 static void json_pair(const char *key, const char *value)
@@ -86,6 +117,25 @@ static void json_pair(const char *key, const char *value)
 	fputs(": ", stdout);
 	tool_json_string(stdout, value);
 	fputs(",\n ", stdout);
+}
+
+static void print_json_identity(void)
+{
+	struct rf_identity identity;
+	char message[RF_IDENTITY_TEXT];
+
+	if (!find_identity(&identity, message)) {
+		fputs("{\"error\": ", stdout);
+		tool_json_string(stdout, message);
+		fputs("}", stdout);
+		return;
+	}
+	printf("{\"rank\": %d, \"world_size\": %d, ", identity.rank, identity.world_size);
+	json_pair("source", identity.source);
+	json_pair("master_addr", identity.master_addr);
+	json_pair("master_source", identity.master_source);
+	json_pair("warning", identity.warning);
+	printf("\"master_port\": %d}", identity.master_port);
 }
 
 static void print_json(const struct utsname *system)
@@ -110,7 +160,9 @@ static void print_json(const struct utsname *system)
 		       set->is_supported() ? "true" : "false",
 		       set == rf_kernels_active() ? "true" : "false");
 	}
-	puts("]}");
+	fputs("],\n \"identity\": ", stdout);
+	print_json_identity();
+	puts("}");
 }
 
 int info_overview(enum tool_format format)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Starts one rank: its environment, its group, its end with the launcher's. */
+#include "engine/identity.h"
 #include "tools/launch_parts.h"
 
 #include <errno.h>
@@ -12,8 +13,7 @@
 
 enum variable_value { RANK, RANKS, ADDRESS, PORT, NOTHING };
 
-/* What a rank finds in its environment. What an outer launcher has left there is taken away: it
- * would contradict. */
+/* What a rank finds in its environment. */
 static const struct {
 	const char *name;
 	enum variable_value value;
@@ -30,20 +30,26 @@ static const struct {
 	{"MASTER_PORT", PORT},
 	{"RINGFOLD_MASTER_ADDR", NOTHING},
 	{"RINGFOLD_MASTER_PORT", NOTHING},
-	{"PMIX_RANK", NOTHING},
-	{"OMPI_COMM_WORLD_RANK", NOTHING},
-	{"OMPI_COMM_WORLD_SIZE", NOTHING},
-	{"PMI_RANK", NOTHING},
-	{"PMI_SIZE", NOTHING},
-	{"SLURM_PROCID", NOTHING},
-	{"SLURM_NTASKS", NOTHING},
 };
+
+/* What an outer launcher has left there would contradict. */
+static void forget_outer_launcher(void)
+{
+	for (size_t i = 0; i < rf_identity_row_count; i++) {
+		if (rf_identity_rows[i].node_level)
+			continue;
+		unsetenv(rf_identity_rows[i].rank);
+		if (rf_identity_rows[i].size)
+			unsetenv(rf_identity_rows[i].size);
+	}
+}
 
 static int set_environment(const struct launch_start *start, int rank)
 {
 	const int numbers[] = {[RANK] = rank, [RANKS] = start->launch->ranks, [PORT] = start->port};
 	char text[16];
 
+	forget_outer_launcher();
 	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
 		const char *const name = variables[i].name;
 		const enum variable_value value = variables[i].value;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct tool_verb *const tool_verbs[] = {&tool_run, &tool_info, NULL};
+const struct tool_verb *const tool_verbs[] = {&tool_run, &tool_bench, &tool_info, NULL};
 
 static void print_verbs(FILE *out)
 {

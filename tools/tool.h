@@ -39,6 +39,7 @@ struct tool_verb {
 extern const struct tool_verb *const tool_verbs[]; /* NULL at the end */
 extern const struct tool_verb tool_run;
 extern const struct tool_verb tool_info;
+extern const struct tool_verb tool_bench;
 
 /*
  * Reads the options of argv[1..] into settings. RF_OK-like: the index of the first operand (after

@@ -28,10 +28,11 @@ struct rf_task {
 	rf_order order;
 	uint64_t divisor; /* 0: none; else what rf_finish() and rf_foldp() are to divide by */
 	int root;
-	size_t count;         /* elements of the whole: sum of the blocks */
-	const size_t *counts; /* reduce_scatter, allgather: elements of each rank's block */
-	const void *send;     /* the input; equal to recv (or its part of it) when in place */
-	void *recv;           /* NULL where nothing is received (reduce, not root) */
+	size_t count; /* elements of the whole: sum of the blocks */
+	const size_t
+		*counts; /* reduce_scatter, allgather: elements of each rank's block; NULL: equal */
+	const void *send; /* the input; equal to recv (or its part of it) when in place */
+	void *recv;       /* NULL where nothing is received (reduce, not root) */
 	bool in_place;
 };
 
@@ -39,9 +40,10 @@ struct rf_task {
 struct rf_algo;
 struct rf_plan {
 	const struct rf_algo *algo;
-	size_t chunk_bytes; /* wire bytes of a chunk, a multiple of 64 */
-	unsigned channels;  /* ordered lanes that chunks are spread over; at least 1 */
-	rf_dtype wire_type; /* of partials on the wire: dtype, or float32 (RF_WIRE_FLOAT32) */
+	size_t chunk_bytes;       /* wire bytes of a chunk, a multiple of 64 */
+	size_t segment_max_bytes; /* what a chunk may grow to; 0: RF_SEGMENT_PAYLOAD_MAX */
+	unsigned channels;        /* ordered lanes that chunks are spread over; at least 1 */
+	rf_dtype wire_type;       /* of partials on the wire: dtype, or float32 (RF_WIRE_FLOAT32) */
 };
 
 /* Where an arriving segment's bytes belong. */

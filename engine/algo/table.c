@@ -10,6 +10,8 @@
 #define ALGO_LIST(X) \
 	X(ring)      \
 	X(direct)    \
+	X(tree)      \
+	X(chain)     \
 	X(doubling)
 
 #define X(name) extern const struct rf_algo rf_algo_##name;

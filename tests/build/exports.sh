@@ -8,7 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 # A declaration may be broken after its type; its name is the last word before the parenthesis.
-tr '\n' ' ' <"$abs_top_srcdir/include/ringfold.h" | grep -o 'RF_API [^(;#]*(' |
+grep -v '^#' "$abs_top_srcdir/include/ringfold.h" | tr '\n' ' ' | grep -o 'RF_API [^(;#]*(' |
     sed 's/ *($//; s/.*[ *]//' | sort >"$folder/declared"
 [ "$(wc -l <"$folder/declared")" -gt 10 ] || { echo "found no declarations"; exit 1; }
 

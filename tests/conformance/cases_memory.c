@@ -23,28 +23,26 @@ static const struct rf_transport_ops *ops_of(struct world *world)
 	return world->ends[0].transport->ops;
 }
 
-/* A put of bytes that were right when it was posted, and its end. */
+static bool put_is_done(struct world *world)
+{
+	return world->ends[0].put_done;
+}
+
 static void put_and_wait(struct world *world, const uint8_t *local, uint64_t key, uint64_t offset,
 			 size_t bytes)
 {
 	struct end *end = &world->ends[0];
 	const struct rf_transport_put put = {
-		.local = local, .bytes = bytes, .key = key, .offset = offset, .cookie = UINT64_MAX};
-	struct rf_transport_event event;
+		.local = local, .bytes = bytes, .key = key, .offset = offset, .cookie = PUT_COOKIE};
 	int status;
 
+	end->put_done = false;
 	while ((status = ops_of(world)->put(end->to[1], &put)) == RF_ERR_AGAIN)
 		if (!world_step(world))
 			world->harness->idle(world);
 	REQUIRE(status == RF_OK || status == RF_SENT_AT_ONCE);
-	while (status != RF_SENT_AT_ONCE) {
-		if (end->transport->ops->poll(end->transport, &event) == RF_OK) {
-			REQUIRE(event.kind == RF_EVENT_SENT || event.kind == RF_EVENT_WRITABLE);
-			if (event.kind == RF_EVENT_SENT && event.cookie == UINT64_MAX)
-				break;
-		}
-		world->harness->idle(world);
-	}
+	if (status == RF_OK)
+		world_until(world, put_is_done, "SENT comes for a put");
 }
 
 /* The segment behind a put on the same lane arrives after it. */

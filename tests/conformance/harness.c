@@ -18,16 +18,8 @@ static struct rf_addr loopback(uint16_t port)
 /* Lets a connection come about that two ends of the world make with each other. */
 static void pass_time(struct world *world)
 {
-	struct rf_net_event events[16];
-	int count = 0;
-
-	for (unsigned i = 0; i < world->end_count; i++) {
-		struct end *end = &world->ends[i];
-
-		if (end->net->ops->poll(end->net, false, 0, events, 16, &count) == RF_OK)
-			rf_net_dispatch(end->net, events, count);
-	}
-	world->harness->idle(world);
+	if (!world_step(world))
+		world->harness->idle(world);
 }
 
 static void connect_pair(struct world *world, unsigned from, unsigned to,
@@ -74,7 +66,7 @@ void connect_by_streams(struct world *world)
 		}
 }
 
-static void make_transports(struct world *world, size_t receive_buffer_bytes)
+void make_transports(struct world *world, size_t receive_buffer_bytes)
 {
 	for (unsigned i = 0; i < world->end_count; i++) {
 		const struct rf_transport_env env = {
@@ -104,13 +96,14 @@ static void make_posix(struct world *world, size_t receive_buffer_bytes)
 	connect_by_streams(world);
 }
 
-static void idle_posix(struct world *world)
+static bool idle_posix(struct world *world)
 {
 	(void)world;
 	sched_yield();
+	return false;
 }
 
-static void unmake_nets(struct world *world)
+void unmake_nets(struct world *world)
 {
 	for (unsigned i = 0; i < world->end_count; i++) {
 		world->ends[i].net->ops->close_listener(world->ends[i].listener);
@@ -125,9 +118,9 @@ static const struct harness tcp_over_sockets = {
 	.idle = idle_posix,
 	.unmake = unmake_nets,
 	.dial = dial_stream,
+	.most_bytes = RF_SEGMENT_PAYLOAD_MAX,
 };
 
 const struct harness *const harnesses[] = {
-	&tcp_over_sockets,
-	NULL,
+	&tcp_over_sockets, &tcp_over_sim, &sim_calm, &sim_hostile, NULL,
 };

@@ -17,6 +17,8 @@
 
 enum { MAX_ENDS = 3, MAX_LANES = 4 };
 
+#define PUT_COOKIE UINT64_MAX
+
 /* What an end knows another by. */
 struct rf_transport_peer {
 	unsigned self, other;
@@ -75,8 +77,7 @@ struct end {
 	struct arrival *arrivals;
 	bool down[MAX_ENDS], gone[MAX_ENDS]; /* gone: closed or forgotten by this end itself */
 	struct rf_transport_event down_event[MAX_ENDS];
-	unsigned writable_events;
-	uint64_t events;
+	bool put_done; /* SENT of PUT_COOKIE has come */
 };
 
 struct world {
@@ -85,6 +86,7 @@ struct world {
 	unsigned end_count, lanes;
 	struct end ends[MAX_ENDS];
 	enum answer (*choose)(struct world *world, const struct arrival *arrival);
+	bool borrows;     /* the transport lends pieces */
 	bool hold_pieces; /* pieces are released by the case, with world_release() */
 	bool hold_posts;  /* queued messages are posted by the case, with world_post() */
 	uint64_t random;
@@ -96,16 +98,20 @@ struct harness {
 	const struct rf_transport_ops *ops;
 	/* Makes ends[0 .. end_count-1]: nets, transports, endpoints, connected. */
 	void (*make)(struct world *world, size_t receive_buffer_bytes);
-	/* Lets time pass when nothing happened. */
-	void (*idle)(struct world *world);
+	/* Lets time pass when nothing happened. True: something is still to come by itself. */
+	bool (*idle)(struct world *world);
 	/* After the transports are gone. */
 	void (*unmake)(struct world *world);
 	/* A stream that arrives at an end as another's lane (NULL: no streams). */
 	struct rf_stream *(*dial)(struct world *world, unsigned from, unsigned to, unsigned lane);
+	size_t most_bytes; /* a larger payload would take too long */
 };
+extern const struct harness tcp_over_sim, sim_calm, sim_hostile;
 extern const struct harness *const harnesses[];
 
 /* harness.c */
+void make_transports(struct world *world, size_t receive_buffer_bytes);
+void unmake_nets(struct world *world);
 void connect_by_streams(struct world *world);
 struct rf_stream *dial_stream(struct world *world, unsigned from, unsigned to, unsigned lane);
 
@@ -116,14 +122,17 @@ void world_destroy(struct world *world);
 /* Takes the world down, end after end, whatever is on its way. */
 void world_kill(struct world *world, unsigned end);
 
-/* Sending. Payloads are made from who, whom, lane and index. */
+/* Sending. Payloads are made from who, whom, lane and index; they are cut to what the transport and
+ * the harness take. */
 struct message *world_send(struct world *world, unsigned from, unsigned to, unsigned lane,
 			   size_t bytes, bool more);
 /* Posts what is queued, as far as the transport takes it. */
 void world_post(struct world *world);
 int world_withdraw(struct world *world, struct message *message);
 
-/* Receiving, for cases that answer themselves. */
+/* Receiving, for cases that answer themselves. A transport that lends no pieces is asked for none:
+ * ANSWER_PIECES is ANSWER_INTO then. */
+bool world_borrows(const struct world *world);
 struct arrival *world_find(struct world *world, unsigned end, const struct message *message);
 void world_answer(struct world *world, struct arrival *arrival, enum answer answer);
 void world_release(struct world *world, struct arrival *arrival);

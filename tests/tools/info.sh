@@ -27,6 +27,13 @@ promise "info has the version" has out "^ringfold $version"
 promise "and the kernels in use" has out '^kernels .*(in use)'
 promise "and the transports" has out '^transports .*tcp'
 
+promise "and that nothing says who this is" has out '^identity  *none: '
+RANK=2 WORLD_SIZE=4 MASTER_ADDR=leader MASTER_PORT=77 rf info
+promise "or who it is, and from where" \
+	has out '^identity  *rank 2 of 4 (from RANK, WORLD_SIZE), master leader port 77 (from MASTER_ADDR'
+RANK=2 WORLD_SIZE=4 PMI_RANK=1 PMI_SIZE=4 MASTER_ADDR=leader rf info
+promise "sources that contradict each other are named" has out 'PMI_RANK'
+
 rf info --config
 for variable in $(sed -n 's/.*X([a-z_]*, "\(RINGFOLD_[A-Z_]*\)".*/\1/p' "$abs_top_srcdir/engine/config.h"); do
 	promise "$variable is listed" has out "^$variable "

@@ -27,7 +27,9 @@ static void queue_event(struct sim_receive *receive, enum rf_transport_event_kin
 		.kind = kind,
 		.peer = receive->base.peer,
 		.receive = &receive->base,
-		.piece = kind == RF_EVENT_PIECE ? receive->piece : NULL,
+		.piece = kind == RF_EVENT_PIECE && receive->piece
+				 ? receive->piece + receive->piece_shift
+				 : NULL,
 		.offset = kind == RF_EVENT_PIECE ? receive->done : 0,
 		.bytes = kind == RF_EVENT_PIECE ? receive->piece_bytes : 0,
 	};
@@ -40,7 +42,7 @@ static void queue_event(struct sim_receive *receive, enum rf_transport_event_kin
 static void piece_end(struct sim_receive *receive)
 {
 	if (receive->piece)
-		memset(receive->piece, WIPE_LATE, receive->piece_bytes);
+		memset(receive->piece + receive->piece_shift, WIPE_LATE, receive->piece_bytes);
 	free(receive->piece);
 	receive->piece = NULL;
 	receive->lent = false;
@@ -103,10 +105,14 @@ static void land_piece(struct sim_receive *receive, size_t bytes)
 
 static void lend_piece(struct sim_receive *receive, size_t bytes)
 {
+	struct rf_sim *sim = receive_sim(receive);
+
 	receive->piece_bytes = bytes;
 	if (receive->item->payload) {
-		receive->piece = sim_allocate(bytes);
-		memcpy(receive->piece, receive->item->payload + receive->done, bytes);
+		receive->piece_shift = sim_up_to(sim, sim->params.piece_shift);
+		receive->piece = sim_allocate(receive->piece_shift + bytes);
+		memcpy(receive->piece + receive->piece_shift,
+		       receive->item->payload + receive->done, bytes);
 	}
 	receive->lent = true;
 	queue_event(receive, RF_EVENT_PIECE);

@@ -67,6 +67,7 @@ struct rf_sim_params {
 	unsigned queue_depth;    /* segments of a lane that the peer has not yet taken */
 	size_t piece_max_bytes;  /* 0: a payload comes in one piece */
 	uint64_t piece_delay_ns; /* at most, between two pieces */
+	size_t piece_shift;      /* borrowed pieces begin up to so many bytes off alignment */
 	unsigned again;          /* chance of RF_ERR_AGAIN from send() though there is room */
 	unsigned at_once;        /* chance of RF_SENT_AT_ONCE for what is larger than inline */
 	unsigned late;           /* chance of a late SENT, up to late_ns after its time */

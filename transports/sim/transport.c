@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulated transport: endpoints, sends and events. Streams that the engine dials serve as
+ * The simulated transport: endpoints, peers and events. Streams that the engine dials serve as
  * lanes: segments travel through their links as they are, not as bytes.
  */
 #include "transports/sim/world.h"
@@ -240,32 +240,6 @@ static void lane_take(struct sim_lane *lane, struct sim_stream *stream, unsigned
 
 /* ---- endpoints ------------------------------------------------------------------------------ */
 
-static void queue_writable(struct sim_endpoint *endpoint)
-{
-	const struct rf_transport_event event = {
-		.kind = RF_EVENT_WRITABLE,
-		.peer = endpoint->peer->peer,
-		.endpoint = &endpoint->base,
-	};
-
-	endpoint->blocked = false;
-	sim_queue(endpoint->peer->transport, &event);
-}
-
-static void writable_fire(struct sim_event *event)
-{
-	queue_writable(RF_CONTAINER(event, struct sim_endpoint, writable));
-}
-
-static void schedule_writable(struct sim_endpoint *endpoint)
-{
-	struct sim_net *net = endpoint->peer->transport->net;
-
-	if (endpoint->blocked && !endpoint->down && !sim_is_set(&endpoint->writable))
-		sim_set(net->sim, &endpoint->writable,
-			net->sim->now + sim_delay(net->sim, net, net));
-}
-
 static int transport_open(struct rf_transport *base, struct rf_transport_peer *key,
 			  const void *peer_blob, size_t blob_bytes, struct rf_endpoint **result)
 {
@@ -282,7 +256,7 @@ static int transport_open(struct rf_transport *base, struct rf_transport_peer *k
 	endpoint->base.peer = key;
 	endpoint->peer = peer;
 	endpoint->blocked = true;
-	endpoint->writable.fire = writable_fire;
+	endpoint->writable.fire = sim_writable_fire;
 	rf_list_init(&endpoint->pending);
 	for (unsigned i = 0; i < SIM_LANES_MAX; i++) {
 		rf_list_init(&endpoint->lanes[i].node);
@@ -305,7 +279,7 @@ static int transport_attach(struct rf_endpoint *base, unsigned number, struct rf
 	}
 	lane_take(&endpoint->lanes[number], sim_stream_from(stream), number);
 	if (++endpoint->attached == lanes)
-		queue_writable(endpoint);
+		sim_queue_writable(endpoint);
 	/* It may have broken before it came here. */
 	sim_lane_arrived(&endpoint->lanes[number]);
 	return RF_OK;
@@ -332,214 +306,6 @@ static int transport_accept(struct rf_transport *base, struct rf_transport_peer 
 	return RF_OK;
 }
 
-/* ---- sends ---------------------------------------------------------------------------------- */
-
-static uint64_t checksum(const void *memory, size_t bytes)
-{
-	const uint8_t *at = memory;
-	uint64_t h = bytes, word;
-
-	for (; bytes >= sizeof(word); bytes -= sizeof(word), at += sizeof(word)) {
-		memcpy(&word, at, sizeof(word));
-		h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-		h ^= h >> 29;
-	}
-	for (; bytes; bytes--)
-		h = (h ^ *at++) * UINT64_C(0x100000001b3);
-	return h;
-}
-
-/* The buffer goes back to the engine: it must be as it was handed in. */
-static void send_check(struct sim_send *send)
-{
-	struct sim_endpoint *endpoint = send->endpoint;
-
-	if (send->payload && checksum(send->payload, send->bytes) != send->checksum)
-		sim_violation(endpoint_sim(endpoint),
-			      "process %u changed %zu bytes before their send (cookie %llu) was "
-			      "complete",
-			      endpoint->peer->transport->net->id, send->bytes,
-			      (unsigned long long)send->cookie);
-}
-
-static void send_free(struct sim_send *send)
-{
-	if (send->item)
-		send->item->send = NULL;
-	sim_clear(endpoint_sim(send->endpoint), &send->completion);
-	rf_list_remove(&send->node);
-	free(send);
-}
-
-static void completion_fire(struct sim_event *fired)
-{
-	struct sim_send *send = RF_CONTAINER(fired, struct sim_send, completion);
-	struct sim_endpoint *endpoint = send->endpoint;
-	const struct rf_transport_event event = {
-		.kind = RF_EVENT_SENT,
-		.peer = endpoint->peer->peer,
-		.endpoint = &endpoint->base,
-		.cookie = send->cookie,
-	};
-
-	send_check(send);
-	if (send->pays_debt)
-		endpoint->blocked = false;
-	sim_queue(endpoint->peer->transport, &event);
-	send_free(send);
-}
-
-static void schedule_completion(struct sim_send *send)
-{
-	struct rf_sim *sim = endpoint_sim(send->endpoint);
-	struct sim_net *net = send->endpoint->peer->transport->net;
-	uint64_t delay = sim_delay(sim, net, net);
-
-	if (sim_chance(sim, sim->params.late))
-		delay += sim_up_to(sim, sim->params.late_ns);
-	sim_set(sim, &send->completion, sim->now + delay);
-}
-
-void sim_endpoint_room(struct sim_endpoint *endpoint, struct sim_send *send)
-{
-	struct rf_sim *sim = endpoint_sim(endpoint);
-
-	if (endpoint->down)
-		return;
-	if (send && send->when_taken && !sim_is_set(&send->completion)) {
-		/* A send that completes stands for the room that it leaves, by chance. */
-		send->pays_debt = endpoint->blocked && !sim_is_set(&endpoint->writable) &&
-				  sim_chance(sim, 500);
-		schedule_completion(send);
-		if (send->pays_debt)
-			return;
-	}
-	schedule_writable(endpoint);
-}
-
-/* Whether a lane takes something more now. If not, WRITABLE or a SENT is owed. */
-static int lane_offer(struct sim_endpoint *endpoint, unsigned number, struct sim_lane **lane)
-{
-	struct rf_sim *sim = endpoint_sim(endpoint);
-	const struct rf_transport_caps *caps = &endpoint->peer->transport->base.caps;
-
-	if (number >= caps->lanes)
-		return RF_ERR_INVALID;
-	if (endpoint->down || endpoint->peer->transport->net->dead)
-		return RF_ERR_AGAIN;
-	*lane = &endpoint->lanes[number];
-	if (endpoint->attached < caps->lanes ||
-	    (*lane)->stream->out->segments >= sim->params.queue_depth) {
-		endpoint->blocked = true;
-		return RF_ERR_AGAIN;
-	}
-	if (sim_chance(sim, sim->params.again)) {
-		endpoint->blocked = true;
-		schedule_writable(endpoint);
-		return RF_ERR_AGAIN;
-	}
-	return RF_OK;
-}
-
-static struct sim_send *send_new(struct sim_endpoint *endpoint, struct sim_item *item,
-				 const void *payload, size_t bytes, uint64_t cookie)
-{
-	struct sim_send *send = sim_allocate(sizeof(*send));
-	struct rf_sim *sim = endpoint_sim(endpoint);
-
-	send->endpoint = endpoint;
-	send->cookie = cookie;
-	send->payload = endpoint->peer->transport->no_payload ? NULL : payload;
-	send->bytes = bytes;
-	if (send->payload)
-		send->checksum = checksum(payload, bytes);
-	send->item = item;
-	item->send = send;
-	send->completion.fire = completion_fire;
-	rf_list_append(&endpoint->pending, &send->node);
-	send->when_taken = sim->params.send_done_is_delivered || sim_chance(sim, 500);
-	if (!send->when_taken)
-		schedule_completion(send);
-	return send;
-}
-
-static int post(struct sim_endpoint *endpoint, struct sim_lane *lane, struct sim_item *item,
-		const void *payload, uint64_t cookie)
-{
-	struct rf_sim *sim = endpoint_sim(endpoint);
-	bool at_once =
-		item->bytes <= sim->params.inline_bytes ||
-		(!sim->params.send_done_is_delivered && sim_chance(sim, sim->params.at_once));
-
-	if (!at_once)
-		send_new(endpoint, item, payload, item->bytes, cookie);
-	sim_link_push(lane->stream->out, item);
-	return at_once ? RF_SENT_AT_ONCE : RF_OK;
-}
-
-static int transport_send(struct rf_endpoint *base, const struct rf_transport_send *send)
-{
-	struct sim_endpoint *endpoint = endpoint_of(base);
-	struct sim_transport *transport = endpoint->peer->transport;
-	struct sim_item *item;
-	struct sim_lane *lane;
-	int rc;
-
-	if (send->bytes > transport->base.caps.segment_max_bytes)
-		return RF_ERR_INVALID;
-	rc = lane_offer(endpoint, send->lane, &lane);
-	if (rc != RF_OK)
-		return rc;
-	item = sim_item_new(SIM_SEGMENT, transport->no_payload ? NULL : send->payload, send->bytes);
-	memcpy(item->header, send->header, sizeof(item->header));
-	return post(endpoint, lane, item, send->payload, send->cookie);
-}
-
-static int transport_put(struct rf_endpoint *base, const struct rf_transport_put *put)
-{
-	struct sim_endpoint *endpoint = endpoint_of(base);
-	struct sim_transport *transport = endpoint->peer->transport;
-	struct sim_item *item;
-	struct sim_lane *lane;
-	int rc;
-
-	if (!transport->base.caps.put)
-		return RF_ERR_UNSUPPORTED;
-	rc = lane_offer(endpoint, put->lane, &lane);
-	if (rc != RF_OK)
-		return rc;
-	item = sim_item_new(SIM_PUT, transport->no_payload ? NULL : put->local, put->bytes);
-	item->key = put->key;
-	item->offset = put->offset;
-	return post(endpoint, lane, item, put->local, put->cookie);
-}
-
-static int transport_withdraw(struct rf_endpoint *base, uint64_t cookie)
-{
-	struct sim_endpoint *endpoint = endpoint_of(base);
-	struct rf_sim *sim = endpoint_sim(endpoint);
-
-	RF_LIST_EACH(node, &endpoint->pending)
-	{
-		struct sim_send *send = RF_CONTAINER(node, struct sim_send, node);
-
-		if (send->cookie != cookie)
-			continue;
-		if (sim_chance(sim, sim->params.withdraw_again)) {
-			/* SENT must come, whether the peer takes it or not. */
-			if (!sim_is_set(&send->completion))
-				schedule_completion(send);
-			return RF_ERR_AGAIN;
-		}
-		send_check(send);
-		if (send->pays_debt)
-			schedule_writable(endpoint);
-		send_free(send);
-		return RF_OK;
-	}
-	return RF_ERR_AGAIN; /* its SENT is queued */
-}
-
 /* ---- the end of endpoints and peers --------------------------------------------------------- */
 
 static void endpoint_stop(struct sim_endpoint *endpoint, bool orderly)
@@ -547,7 +313,7 @@ static void endpoint_stop(struct sim_endpoint *endpoint, bool orderly)
 	sim_clear(endpoint_sim(endpoint), &endpoint->writable);
 	RF_LIST_EACH(node, &endpoint->pending)
 	{
-		send_free(RF_CONTAINER(node, struct sim_send, node));
+		sim_send_free(RF_CONTAINER(node, struct sim_send, node));
 	}
 	for (unsigned i = 0; i < SIM_LANES_MAX; i++)
 		lane_close(&endpoint->lanes[i], orderly);
@@ -561,7 +327,7 @@ static void transport_close(struct rf_endpoint *base)
 
 	RF_LIST_EACH(node, &endpoint->pending)
 	{
-		send_check(RF_CONTAINER(node, struct sim_send, node));
+		sim_send_check(RF_CONTAINER(node, struct sim_send, node));
 	}
 	endpoint_stop(endpoint, true);
 	peer->endpoint = NULL;
@@ -726,9 +492,9 @@ const struct rf_transport_ops rf_transport_sim = {
 	.accept = transport_accept,
 	.close = transport_close,
 	.forget = transport_forget,
-	.send = transport_send,
-	.put = transport_put,
-	.withdraw = transport_withdraw,
+	.send = sim_send,
+	.put = sim_put,
+	.withdraw = sim_withdraw,
 	.receive_into = sim_receive_into,
 	.receive_pieces = sim_receive_pieces,
 	.release = sim_release,

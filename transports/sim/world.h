@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Private to the simulator. world.c: time, chance, scheduling, findings. link.c: what is under way
- * between two ends of a connection. net.c: the network seam. transport.c and receive.c: the
- * transport seam, whose segments travel through the same links. fault.c: faults.
+ * between two ends of a connection. net.c, dial.c and stream.c: the network seam. transport.c,
+ * send.c and receive.c: the transport seam, whose segments travel through the same links. fault.c:
+ * faults.
  */
 #ifndef RF_SIM_WORLD_H
 #define RF_SIM_WORLD_H
@@ -220,7 +221,22 @@ struct sim_stream *sim_stream_from(struct rf_stream *stream);
 /* Ends it at once, on both sides; the stream stays until it is closed. */
 void sim_stream_reset(struct sim_stream *stream);
 void sim_stream_free(struct sim_stream *stream);
-void sim_listeners_die(struct sim_net *net);
+/* Lists it with its net, or among those that wait to be accepted. */
+struct sim_stream *sim_stream_new(struct sim_net *net, struct rf_list *list);
+/* Makes it one end of a connection. */
+void sim_stream_join(struct sim_stream *stream, struct sim_connection *connection, int way);
+
+int sim_connect(struct rf_net *net, const struct rf_addr *addr,
+		const struct rf_stream_tuning *tuning, struct rf_stream **stream);
+int sim_listen(struct rf_net *net, uint16_t first_port, uint16_t last_port,
+	       struct rf_listener **listener, uint16_t *port);
+int sim_watch_listener(struct rf_listener *listener, struct rf_watch *watch);
+int sim_accept(struct rf_listener *listener, const struct rf_stream_tuning *tuning,
+	       struct rf_stream **stream);
+void sim_close_listener(struct rf_listener *listener);
+void sim_abandon_listener(struct rf_listener *listener);
+void sim_listeners_die(struct sim_net *net); /* their process did: their owner closes them */
+void sim_listeners_close(struct sim_net *net);
 extern const struct rf_net_ops sim_net_ops;
 
 /* ---- the transport -------------------------------------------------------------------------- */
@@ -295,7 +311,8 @@ struct sim_receive {
 	enum sim_receive_mode mode;
 	uint8_t *memory; /* INTO */
 	size_t done;
-	uint8_t *piece; /* PIECES: the allocation */
+	uint8_t *piece; /* PIECES: the allocation, up to the piece's last byte */
+	size_t piece_shift;
 	size_t piece_bytes;
 	bool lent;
 	struct sim_event step;
@@ -314,16 +331,22 @@ void sim_lane_arrived(struct sim_lane *lane);
 void sim_lane_free(struct sim_lane *lane);
 void sim_peer_forget_if_unused(struct sim_peer *peer);
 void sim_peer_down(struct sim_peer *peer, int status, const char *reason);
-/* The peer has taken a segment or put. */
-void sim_send_taken(struct sim_send *send);
-/* A lane has room again. */
+/* A lane has room again, because the peer took something: that of `taken`, if it is pending. */
 void sim_endpoint_room(struct sim_endpoint *endpoint, struct sim_send *taken);
+void sim_queue_writable(struct sim_endpoint *endpoint);
+void sim_writable_fire(struct sim_event *event);
+void sim_send_check(struct sim_send *send); /* its buffer goes back to the engine */
+void sim_send_free(struct sim_send *send);
 /* Looks at what has arrived on a receiving lane. */
 void sim_lane_receive(struct sim_lane *lane);
 /* The receive is over: nothing is touched any more, its operations do nothing. */
 void sim_receive_kill(struct sim_receive *receive);
 void sim_receive_free(struct sim_receive *receive);
 void sim_transport_silence(struct sim_transport *transport); /* its process died */
+
+int sim_send(struct rf_endpoint *endpoint, const struct rf_transport_send *send);
+int sim_put(struct rf_endpoint *endpoint, const struct rf_transport_put *put);
+int sim_withdraw(struct rf_endpoint *endpoint, uint64_t cookie);
 
 int sim_receive_into(struct rf_receive *receive, void *memory);
 int sim_receive_pieces(struct rf_receive *receive);

@@ -223,7 +223,8 @@ static int tcp_open(struct rf_transport *transport, struct rf_transport_peer *na
 	(void)blob_bytes;
 	if (!peer)
 		return RF_ERR_NOMEM;
-	if (peer->endpoint || peer->dead)
+	/* To a peer whose death is still to be told, too: the DOWN will name this endpoint. */
+	if (peer->endpoint)
 		return RF_ERR_BUSY;
 	endpoint = calloc(1, sizeof(*endpoint) + tcp->base.caps.lanes * sizeof(endpoint->out[0]));
 	if (!endpoint) {
