@@ -52,6 +52,7 @@ struct bench {
 	rf_comm *comm;
 	int rank, ranks;
 	size_t rotation_bytes; /* a rank, for cold buffers */
+	void *sweep;           /* so many, to sweep the cache with; NULL: only warm ones */
 };
 
 struct bench_result {

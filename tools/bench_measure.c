@@ -120,17 +120,15 @@ static int allocate(struct measure *m)
 	memset(m->memory, 0, held);
 	if (!cold || held >= m->bench->rotation_bytes)
 		return RF_OK;
-	m->sweep_bytes = round_up(m->bench->rotation_bytes - held, PAGE);
-	m->sweep = aligned_alloc(PAGE, m->sweep_bytes);
-	return m->sweep ? RF_OK : RF_ERR_NOMEM;
+	m->sweep = m->bench->sweep;
+	m->sweep_bytes = m->bench->rotation_bytes - held;
+	return RF_OK;
 }
 
 static void release(struct measure *m)
 {
 	free(m->memory);
-	free(m->sweep);
 	m->memory = m->sweep = NULL;
-	m->sweep_bytes = 0;
 }
 
 static unsigned char *send_of(const struct measure *m, size_t set)
