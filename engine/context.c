@@ -302,6 +302,7 @@ static void free_record_lists(rf_context *context)
 static void free_context(rf_context *context)
 {
 	rf_drive_stop_thread(context);
+	rf_join_forget_all(context);
 	rf_server_stop(context);
 	for (unsigned i = 0; i < context->transport_count; i++)
 		context->transports[i]->ops->destroy(context->transports[i]);
