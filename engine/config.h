@@ -21,6 +21,8 @@
 	  "forces an algorithm where it can do the call: see info --algorithms")                  \
 	X(chunk_bytes, "RINGFOLD_CHUNK_BYTES", SIZE, "0", true, NULL,                             \
 	  "bytes of a chunk on the wire; 0: chosen by the plan")                                  \
+	X(segment_max_bytes, "RINGFOLD_SEGMENT_MAX_BYTES", SIZE, "0", true, NULL,                 \
+	  "largest segment; 0: what rank 0's transports carry")                                   \
 	X(channels, "RINGFOLD_CHANNELS", COUNT, "0", true, NULL,                                  \
 	  "ordered lanes between two ranks; 0: chosen by the plan")                               \
 	X(eager_bytes, "RINGFOLD_EAGER_BYTES", SIZE, "64K", true, NULL,                           \

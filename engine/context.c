@@ -162,6 +162,15 @@ uint64_t rf_context_random(rf_context *context)
 	return z ^ (z >> 31);
 }
 
+/* Plans are made for what all transports carry. */
+static void limit_segments(rf_context *context, const struct rf_transport *transport)
+{
+	size_t *most = &context->config.segment_max_bytes;
+
+	if (!*most || *most > transport->caps.segment_max_bytes)
+		*most = transport->caps.segment_max_bytes;
+}
+
 static int make_transports(rf_context *context, const struct rf_transport_ops *const *ops)
 {
 	struct rf_transport_env env = {
@@ -181,6 +190,7 @@ static int make_transports(rf_context *context, const struct rf_transport_ops *c
 		status = (*ops)->create(&env, &context->transports[context->transport_count]);
 		if (status != RF_OK)
 			return status;
+		limit_segments(context, context->transports[context->transport_count]);
 		context->transport_count++;
 	}
 	return RF_OK;
@@ -292,6 +302,7 @@ static void free_record_lists(rf_context *context)
 static void free_context(rf_context *context)
 {
 	rf_drive_stop_thread(context);
+	rf_join_forget_all(context);
 	rf_server_stop(context);
 	for (unsigned i = 0; i < context->transport_count; i++)
 		context->transports[i]->ops->destroy(context->transports[i]);

@@ -37,7 +37,7 @@ enum rf_join_state {
 };
 
 /* A rank that has come to the leader. */
-struct rf_arrival {
+struct rf_join_arrival {
 	struct rf_list node;  /* in join->arrivals */
 	struct rf_peer *peer; /* referenced, its control stream held */
 	struct rf_addr seen;  /* its address as the leader sees it, with its listening port */
@@ -83,7 +83,7 @@ struct rf_join {
 	/* LOBBY, GATHERING and later at the leader: join_leader.c */
 	struct rf_list arrivals;
 	size_t arrival_count;
-	struct rf_arrival **by_rank; /* [0] stays NULL; NULL in a lobby */
+	struct rf_join_arrival **by_rank; /* [0] stays NULL; NULL in a lobby */
 	size_t ready_count;
 
 	/* LINKING */
@@ -149,7 +149,7 @@ uint64_t rf_join_host(rf_context *context);
 
 void rf_join_send_join(struct rf_join *join);
 int rf_join_read_join(const uint8_t *payload, size_t bytes, uint64_t *key,
-		      struct rf_arrival *arrival);
+		      struct rf_join_arrival *arrival);
 void rf_join_send_failed(struct rf_peer *peer, uint64_t key, int error, const char *message);
 void rf_join_send_ready(struct rf_peer *peer, const rf_comm *comm);
 /* The table, as it is for everybody but for the receiver's rank and whether it was seen on

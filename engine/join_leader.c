@@ -15,7 +15,7 @@
 
 /* ---- arrivals ------------------------------------------------------------------------------- */
 
-static void arrival_forget(struct rf_join *join, struct rf_arrival *arrival)
+static void arrival_forget(struct rf_join *join, struct rf_join_arrival *arrival)
 {
 	if (join->by_rank && arrival->rank < join->size && join->by_rank[arrival->rank] == arrival)
 		join->by_rank[arrival->rank] = NULL;
@@ -29,14 +29,14 @@ static void arrival_forget(struct rf_join *join, struct rf_arrival *arrival)
 void rf_leader_forget_all(struct rf_join *join)
 {
 	RF_LIST_EACH(node, &join->arrivals)
-	arrival_forget(join, RF_CONTAINER(node, struct rf_arrival, node));
+	arrival_forget(join, RF_CONTAINER(node, struct rf_join_arrival, node));
 }
 
-static struct rf_arrival *arrival_of(const struct rf_join *join, const struct rf_peer *peer)
+static struct rf_join_arrival *arrival_of(const struct rf_join *join, const struct rf_peer *peer)
 {
 	RF_LIST_EACH(node, &join->arrivals)
 	{
-		struct rf_arrival *arrival = RF_CONTAINER(node, struct rf_arrival, node);
+		struct rf_join_arrival *arrival = RF_CONTAINER(node, struct rf_join_arrival, node);
 
 		if (arrival->peer == peer)
 			return arrival;
@@ -57,7 +57,7 @@ static unsigned add_addr(struct rf_addr *addrs, unsigned count, unsigned capacit
 
 /* By which addresses a rank is reached: as it is seen first, unless that has meaning on the
  * leader's link only. */
-static unsigned arrival_addrs(const struct rf_arrival *arrival, struct rf_addr *addrs,
+static unsigned arrival_addrs(const struct rf_join_arrival *arrival, struct rf_addr *addrs,
 			      unsigned capacity)
 {
 	bool seen_last = !arrival->is_seen || rf_join_is_link_local(&arrival->seen);
@@ -72,7 +72,7 @@ static unsigned arrival_addrs(const struct rf_arrival *arrival, struct rf_addr *
 	return count;
 }
 
-static void arrival_look(struct rf_arrival *arrival)
+static void arrival_look(struct rf_join_arrival *arrival)
 {
 	struct rf_peer *peer = arrival->peer;
 	uint16_t port = arrival->seen.port;
@@ -84,7 +84,7 @@ static void arrival_look(struct rf_arrival *arrival)
 		peer->addr_count = arrival_addrs(arrival, peer->addrs, RF_PEER_ADDRS);
 }
 
-static const char *arrival_format(const struct rf_arrival *arrival, char text[RF_ADDR_TEXT])
+static const char *arrival_format(const struct rf_join_arrival *arrival, char text[RF_ADDR_TEXT])
 {
 	if (arrival->is_seen)
 		return rf_addr_format(&arrival->seen, text);
@@ -104,7 +104,7 @@ const char *rf_leader_absent(const struct rf_join *join, char *text, size_t capa
 		return text;
 	}
 	for (int rank = 1; rank < join->size; rank++) {
-		const struct rf_arrival *arrival = join->by_rank[rank];
+		const struct rf_join_arrival *arrival = join->by_rank[rank];
 
 		if (!arrival || (join->state != RF_JOIN_GATHERING && !arrival->ready))
 			absent[count++] = rank;
@@ -122,7 +122,7 @@ void rf_leader_tell_failure(struct rf_join *join, int error, const char *message
 {
 	RF_LIST_EACH(node, &join->arrivals)
 	{
-		struct rf_arrival *arrival = RF_CONTAINER(node, struct rf_arrival, node);
+		struct rf_join_arrival *arrival = RF_CONTAINER(node, struct rf_join_arrival, node);
 
 		if (arrival->peer->state == RF_PEER_ALIVE)
 			rf_join_send_failed(arrival->peer, join->key, error, message);
@@ -142,7 +142,7 @@ uint64_t rf_join_new_comm_id(rf_context *context)
 	return id;
 }
 
-static void fill_entry(struct rf_rank_entry *entry, const struct rf_arrival *arrival)
+static void fill_entry(struct rf_rank_entry *entry, const struct rf_join_arrival *arrival)
 {
 	struct rf_addr all[RF_JOIN_OWN_ADDRS + 1];
 	unsigned count = arrival_addrs(arrival, all, RF_JOIN_OWN_ADDRS + 1);
@@ -182,7 +182,7 @@ static void hand_out_table(struct rf_join *join)
 		return;
 	}
 	for (int rank = 1; rank < join->size; rank++) {
-		const struct rf_arrival *arrival = join->by_rank[rank];
+		const struct rf_join_arrival *arrival = join->by_rank[rank];
 		struct rf_segment segment = {
 			.version = RF_WIRE_VERSION,
 			.type = RF_SEGMENT_TABLE,
@@ -201,10 +201,10 @@ static void hand_out_table(struct rf_join *join)
 /* ---- gathering ------------------------------------------------------------------------------ */
 
 /* False if it contradicts what is known; then the join has failed and is gone. */
-static bool arrival_fits(struct rf_join *join, struct rf_arrival *arrival)
+static bool arrival_fits(struct rf_join *join, struct rf_join_arrival *arrival)
 {
 	char message[RF_JOIN_TEXT], here[RF_ADDR_TEXT], there[RF_ADDR_TEXT];
-	struct rf_arrival *other;
+	struct rf_join_arrival *other;
 
 	if (arrival->size != join->size) {
 		snprintf(message, sizeof(message),
@@ -230,7 +230,7 @@ static bool arrival_fits(struct rf_join *join, struct rf_arrival *arrival)
 }
 
 /* The arrival is in join->arrivals already, so that it hears of a failure. False: it has failed. */
-static bool arrival_take(struct rf_join *join, struct rf_arrival *arrival)
+static bool arrival_take(struct rf_join *join, struct rf_join_arrival *arrival)
 {
 	if (!arrival_fits(join, arrival))
 		return false;
@@ -278,7 +278,7 @@ static void take_lobby(struct rf_join *join, struct rf_join *lobby)
 	RF_LIST_EACH(node, &join->arrivals)
 	{
 		join->arrival_count++;
-		if (!arrival_take(join, RF_CONTAINER(node, struct rf_arrival, node)))
+		if (!arrival_take(join, RF_CONTAINER(node, struct rf_join_arrival, node)))
 			return;
 	}
 }
@@ -348,7 +348,7 @@ int rf_leader_on_join(struct rf_peer *peer, const struct rf_segment *segment,
 		      const uint8_t *payload)
 {
 	rf_context *context = peer->context;
-	struct rf_arrival *arrival = calloc(1, sizeof(*arrival)), *earlier;
+	struct rf_join_arrival *arrival = calloc(1, sizeof(*arrival)), *earlier;
 	struct rf_join *join;
 	uint64_t key;
 	int status;
@@ -390,7 +390,7 @@ free_arrival:
 /* ---- leaving and dying ---------------------------------------------------------------------- */
 
 /* Before the table it is forgotten, and may come again; after it the communicator fails. */
-static void arrival_lost(struct rf_join *join, struct rf_arrival *arrival, int error,
+static void arrival_lost(struct rf_join *join, struct rf_join_arrival *arrival, int error,
 			 const char *reason)
 {
 	char message[RF_JOIN_TEXT], addr[RF_ADDR_TEXT];
@@ -412,7 +412,7 @@ static void arrival_lost(struct rf_join *join, struct rf_arrival *arrival, int e
 
 void rf_leader_peer_died(struct rf_join *join, struct rf_peer *peer, const char *reason)
 {
-	struct rf_arrival *arrival = arrival_of(join, peer);
+	struct rf_join_arrival *arrival = arrival_of(join, peer);
 	char text[RF_JOIN_TEXT];
 
 	if (!arrival)
@@ -426,7 +426,7 @@ void rf_leader_on_withdrawal(struct rf_peer *peer, uint64_t key)
 	RF_LIST_EACH(node, &peer->context->joins)
 	{
 		struct rf_join *join = RF_CONTAINER(node, struct rf_join, node);
-		struct rf_arrival *arrival = join->key == key ? arrival_of(join, peer) : NULL;
+		struct rf_join_arrival *arrival = join->key == key ? arrival_of(join, peer) : NULL;
 		char message[RF_JOIN_TEXT], names[RF_JOIN_TEXT - 64];
 
 		if (!arrival)
@@ -448,7 +448,7 @@ void rf_leader_go(struct rf_join *join)
 {
 	RF_LIST_EACH(node, &join->arrivals)
 	{
-		struct rf_arrival *arrival = RF_CONTAINER(node, struct rf_arrival, node);
+		struct rf_join_arrival *arrival = RF_CONTAINER(node, struct rf_join_arrival, node);
 		struct rf_segment segment = {
 			.version = RF_WIRE_VERSION,
 			.type = RF_SEGMENT_GO,
@@ -462,7 +462,7 @@ void rf_leader_go(struct rf_join *join)
 
 void rf_leader_on_ready(struct rf_join *join, struct rf_peer *peer)
 {
-	struct rf_arrival *arrival = peer ? arrival_of(join, peer) : NULL;
+	struct rf_join_arrival *arrival = peer ? arrival_of(join, peer) : NULL;
 
 	if (peer) {
 		if (!arrival || arrival->ready)
@@ -474,7 +474,7 @@ void rf_leader_on_ready(struct rf_join *join, struct rf_peer *peer)
 	join->state = RF_JOIN_RETIRING;
 	if (join->store.size) {
 		join->store_wanted = true;
-		rf_context_wake(join->context);
+		rf_request_stir(join->request);
 	} else {
 		rf_leader_go(join);
 	}

@@ -174,7 +174,7 @@ static void reach_step(struct rf_timer *timer)
 	} else {
 		/* The store is asked again: a stale entry may have been replaced. */
 		join->store_wanted = true;
-		rf_context_wake(join->context);
+		rf_request_stir(join->request);
 	}
 }
 

@@ -169,7 +169,7 @@ void rf_join_send_join(struct rf_join *join)
 }
 
 int rf_join_read_join(const uint8_t *payload, size_t bytes, uint64_t *key,
-		      struct rf_arrival *arrival)
+		      struct rf_join_arrival *arrival)
 {
 	struct rf_cursor c = {(uint8_t *)payload, (uint8_t *)payload + bytes, false};
 	uint32_t rank, size;

@@ -10,8 +10,6 @@
 
 void rf_request_end(rf_request *request, int status)
 {
-	rf_context *context = request->context;
-
 	if (request->ended)
 		return;
 	request->ended = true;
@@ -20,10 +18,17 @@ void rf_request_end(rf_request *request, int status)
 		request->then(request);
 		return;
 	}
-	if (request->watcher)
-		*request->watcher = true;
 	if (request->cq)
 		rf_cq_add(request->cq, request);
+	rf_request_stir(request);
+}
+
+void rf_request_stir(rf_request *request)
+{
+	rf_context *context = request->context;
+
+	if (request->watcher)
+		*request->watcher = true;
 	if (context->waiting_callers)
 		pthread_cond_broadcast(&context->seat_free);
 	if (context->caller_sleeps && !context->simulated)
@@ -87,13 +92,28 @@ static int step_store(rf_request *request, uint64_t until)
 	return RF_OK;
 }
 
-static int wait_for(rf_request *request, uint64_t until)
+/* The store may be needed again later, and this thread is the only one that may call it. */
+static int wait_for_creation(rf_request *request, uint64_t until)
 {
 	int status = step_store(request, until);
 
-	if (status == RF_OK)
-		status = rf_drive_until(request->context, &request->ended, until);
+	while (status == RF_OK && !request->ended) {
+		bool stirred = false;
+
+		request->watcher = &stirred;
+		status = rf_drive_until(request->context, &stirred, until);
+		request->watcher = NULL;
+		if (status == RF_OK)
+			status = step_store(request, until);
+	}
 	return status;
+}
+
+static int wait_for(rf_request *request, uint64_t until)
+{
+	if (request->kind == RF_REQUEST_CREATE)
+		return wait_for_creation(request, until);
+	return rf_drive_until(request->context, &request->ended, until);
 }
 
 static bool is_own(const rf_request *request)
@@ -208,22 +228,23 @@ static void set_watcher(rf_request **requests, size_t count, bool *watcher)
 	}
 }
 
-/* With one of a store among them, each step lets it have a turn. */
+/* With some of a store among them, each step lets one of those have a turn. */
 static int wait_any_locked(rf_request **requests, size_t count, rf_context *context, uint64_t until)
 {
-	bool any = ended_one(requests, count) < count;
 	int status = RF_OK;
 
-	if (any)
-		return RF_OK;
-	set_watcher(requests, count, &any);
-	for (size_t i = 0; i < count && status == RF_OK && !any; i++) {
-		if (requests[i] && requests[i]->kind == RF_REQUEST_CREATE)
-			status = step_store(requests[i], until);
+	while (status == RF_OK && ended_one(requests, count) == count) {
+		bool any = false;
+
+		set_watcher(requests, count, &any);
+		for (size_t i = 0; i < count && status == RF_OK && !any; i++) {
+			if (requests[i] && requests[i]->kind == RF_REQUEST_CREATE)
+				status = step_store(requests[i], until);
+		}
+		if (status == RF_OK && !any)
+			status = rf_drive_until(context, &any, until);
+		set_watcher(requests, count, NULL);
 	}
-	if (status == RF_OK && !any)
-		status = rf_drive_until(context, &any, until);
-	set_watcher(requests, count, NULL);
 	return status;
 }
 

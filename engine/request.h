@@ -28,6 +28,8 @@ struct rf_request {
 
 /* Ends a request: status, completion queue, wake-ups. Once. */
 void rf_request_end(rf_request *request, int status);
+/* Whoever waits for it has to look: it has ended, or its store is needed. */
+void rf_request_stir(rf_request *request);
 
 /* Frees a request that has ended, hands out what it made, and returns its status. */
 int rf_request_finish(rf_request *request);

@@ -94,6 +94,16 @@ static size_t select_clamp(size_t value, size_t least, size_t most)
 	return value < least ? least : value > most ? most : value;
 }
 
+/* The largest segment that every transport in use carries. */
+static size_t select_segment_max(const struct rf_config *config)
+{
+	size_t most = config->segment_max_bytes;
+
+	if (!most || most > RF_SEGMENT_PAYLOAD_MAX)
+		most = RF_SEGMENT_PAYLOAD_MAX;
+	return select_clamp(most / SELECT_CHUNK_UNIT * SELECT_CHUNK_UNIT, SELECT_CHUNK_UNIT, most);
+}
+
 /* block_bytes: what travels as one unit, on the wire. */
 static size_t select_chunk(const struct rf_config *config, const struct rf_algo *algo,
 			   size_t block_bytes)
@@ -105,8 +115,8 @@ static size_t select_chunk(const struct rf_config *config, const struct rf_algo 
 				     SELECT_CHUNK_MOST);
 	else if (!chunk)
 		chunk = SELECT_CHUNK_WHOLE;
-	chunk = select_clamp(chunk, SELECT_CHUNK_UNIT, RF_SEGMENT_PAYLOAD_MAX);
-	return (chunk + SELECT_CHUNK_UNIT - 1) / SELECT_CHUNK_UNIT * SELECT_CHUNK_UNIT;
+	chunk = (chunk + SELECT_CHUNK_UNIT - 1) / SELECT_CHUNK_UNIT * SELECT_CHUNK_UNIT;
+	return select_clamp(chunk, SELECT_CHUNK_UNIT, select_segment_max(config));
 }
 
 void rf_select(const struct rf_config *config, const struct rf_task *task, rf_wire wire, int size,
@@ -123,6 +133,7 @@ void rf_select(const struct rf_config *config, const struct rf_task *task, rf_wi
 		wire_bytes = 2 * bytes;
 	}
 	plan->chunk_bytes = select_chunk(config, plan->algo, wire_bytes / (size_t)size);
+	plan->segment_max_bytes = select_segment_max(config);
 	plan->channels = 1;
 	if (config->channels > 0)
 		plan->channels =

@@ -133,8 +133,8 @@ static int run_sizes(struct run *run, struct bench_case what)
 	return status;
 }
 
-/* Those that differ: a gather has no operator, a barrier no type either. */
-static bool is_distinct(const struct bench_settings *settings, const struct bench_case *what)
+/* Those that there are: a gather has no operator, a barrier no type either. */
+static bool is_possible(const struct bench_settings *settings, const struct bench_case *what)
 {
 	const bool has_op = what->collective == RF_ALLREDUCE || what->collective == RF_REDUCE ||
 			    what->collective == RF_REDUCE_SCATTER;
@@ -142,6 +142,9 @@ static bool is_distinct(const struct bench_settings *settings, const struct benc
 	const unsigned lower_ops = settings->ops & ((1u << what->op) - 1);
 	const unsigned lower_dtypes = settings->dtypes & ((1u << what->dtype) - 1);
 
+	/* The average of booleans is not defined. */
+	if (has_op && what->dtype == RF_BOOL && what->op == RF_AVG)
+		return false;
 	return (has_op || !lower_ops) && (has_dtype || !lower_dtypes);
 }
 
@@ -149,7 +152,7 @@ static bool is_asked_for(const struct bench_settings *settings, const struct ben
 {
 	return (settings->collectives >> what->collective & 1) &&
 	       (settings->dtypes >> what->dtype & 1) && (settings->ops >> what->op & 1) &&
-	       is_distinct(settings, what);
+	       is_possible(settings, what);
 }
 
 static int run_cases(struct run *run)

@@ -21,8 +21,8 @@ enum {
 	MOST_SAMPLES = 100000,
 	FEWEST_SAMPLES = 5,
 	MOST_BATCH = 1000,
-	BATCH_US = 500, /* a batch takes about this, so that the clock and the barrier before it do
-			   not show */
+	BATCH_US = 5000, /* a batch takes at most about this, and so much more than the clock and
+			    the skew of the barrier before it */
 	MOST_ROTATION = 32,
 	PAGE = 4096,
 };
@@ -198,15 +198,18 @@ static int pass(struct measure *m)
 
 /* ---- how often ---- */
 
+/* A power of ten, so that runs can be compared. */
 static size_t batch_for(const struct bench_settings *settings, double seconds_a_call)
 {
-	const double calls = BATCH_US * 1e-6 / (seconds_a_call > 1e-9 ? seconds_a_call : 1e-9);
+	size_t batch = MOST_BATCH;
 
 	if (settings->in_place)
 		return 1; /* the input is gone after one call */
 	if (settings->batch)
 		return settings->batch;
-	return calls >= MOST_BATCH ? MOST_BATCH : calls < 2 ? 1 : (size_t)calls;
+	while (batch > 1 && seconds_a_call * (double)batch > BATCH_US * 1e-6)
+		batch /= 10;
+	return batch;
 }
 
 /* All take rank 0's. */
@@ -217,23 +220,23 @@ static int agree(struct measure *m, uint64_t *value)
 	return rf_allreduce(m->bench->comm, RF_IN_PLACE, value, 1, RF_UINT64, RF_MAX);
 }
 
-/* The fastest of the warm-up's calls decides the batch; rank 0's, for all. */
+/* The warm-up's duration decides the batch. */
 static int warm_up(struct measure *m)
 {
-	const struct bench_settings *const settings = m->bench->settings;
-	double least = 1e9, seconds;
+	const size_t calls = m->bench->settings->warmup;
 	uint64_t batch;
+	double seconds;
 	int error;
 
-	for (size_t i = 0; i < settings->warmup || i == 0; i++) {
-		write_inputs(m);
-		error = time_batch(m, 0, &seconds);
-		if (error)
-			return error;
-		if (seconds < least)
-			least = seconds;
-	}
-	batch = batch_for(settings, least);
+	write_inputs(m);
+	error = time_batch(m, 0, &seconds); /* one: connections are made, memory is touched */
+	if (error)
+		return error;
+	m->batch = calls;
+	error = time_batch(m, 0, &seconds);
+	if (error)
+		return error;
+	batch = batch_for(m->bench->settings, seconds / (double)calls);
 	error = agree(m, &batch);
 	m->batch = (size_t)batch;
 	return error;

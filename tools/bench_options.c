@@ -304,7 +304,7 @@ const struct tool_option bench_options[] = {
 	{'o', "ops", "LIST", "of sum, prod, min, max, avg, or all (default sum)", set_ops},
 	{'b', "begin", "SIZE", "the smallest size: 8, 4K, 16M (default 8)", set_begin},
 	{'e', "end", "SIZE", "the largest size (default 16M)", set_end},
-	{'f', "factor", "N", "from one size to the next, at least 2 (default 4)", set_factor},
+	{'f', "factor", "N", "from one size to the next, at least 2 (default 8)", set_factor},
 	{'s', "sizes", "LIST", "these sizes instead: 8,4K,16M", set_sizes},
 	{0, "over", "LIST",
 	 "numbers of ranks: measures over so many of the first\n"
@@ -323,8 +323,8 @@ const struct tool_option bench_options[] = {
 	{0, "samples", "N", "so many samples instead, 1 to 100000", set_samples},
 	{'w', "warmup", "N", "calls before measuring, at least 1 (default 5)", set_warmup},
 	{0, "batch", "N",
-	 "calls in a sample, 1 to 1000 (default: as many as take\n"
-	 "half a millisecond)",
+	 "calls in a sample, 1 to 1000 (default: 1, 10, 100 or\n"
+	 "1000, whichever takes at most 5 ms)",
 	 set_batch},
 	{0, "no-verify", NULL, "does not compare the results with the expected", set_no_verify},
 	{0, "csv", NULL, "comma-separated values", set_csv},
@@ -340,7 +340,7 @@ void bench_defaults(struct bench_settings *settings)
 		.ops = 1u << RF_SUM,
 		.begin = 8,
 		.end = 16u << 20,
-		.factor = 4,
+		.factor = 8,
 		.warm = true,
 		.cold = true,
 		.verify = true,

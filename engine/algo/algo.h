@@ -40,9 +40,10 @@ struct rf_task {
 struct rf_algo;
 struct rf_plan {
 	const struct rf_algo *algo;
-	size_t chunk_bytes; /* wire bytes of a chunk, a multiple of 64 */
-	unsigned channels;  /* ordered lanes that chunks are spread over; at least 1 */
-	rf_dtype wire_type; /* of partials on the wire: dtype, or float32 (RF_WIRE_FLOAT32) */
+	size_t chunk_bytes;       /* wire bytes of a chunk, a multiple of 64 */
+	size_t segment_max_bytes; /* what a chunk may grow to; 0: RF_SEGMENT_PAYLOAD_MAX */
+	unsigned channels;        /* ordered lanes that chunks are spread over; at least 1 */
+	rf_dtype wire_type;       /* of partials on the wire: dtype, or float32 (RF_WIRE_FLOAT32) */
 };
 
 /* Where an arriving segment's bytes belong. */

@@ -35,26 +35,38 @@ static size_t cut_longest(const struct rf_cut *cut)
 
 size_t rf_cut_offset(const struct rf_cut *cut, int block)
 {
-	size_t units, each, rest, b = (size_t)block;
+	size_t b = (size_t)block;
 
 	if (cut->offsets)
 		return cut->offsets[block];
 	if (block == cut->blocks)
 		return cut->count;
-	units = cut->count / cut->unit;
-	each = units / (size_t)cut->blocks;
-	rest = units % (size_t)cut->blocks;
-	return (each * b + (b < rest ? b : rest)) * cut->unit;
+	return (cut->each * b + (b < cut->rest ? b : cut->rest)) * cut->unit;
+}
+
+/* Blocks that differ by one unit; equal ones where the count allows it, as a caller without counts
+ * means. */
+static void cut_even(struct rf_cut *cut)
+{
+	size_t blocks = (size_t)cut->blocks;
+
+	cut->unit = cut->count / CUT_UNIT >= blocks ? CUT_UNIT : 1;
+	if (cut->count && cut->count % blocks == 0)
+		cut->unit = cut->count / blocks;
+	cut->each = cut->count / cut->unit / blocks;
+	cut->rest = cut->count / cut->unit % blocks;
 }
 
 /* The chunk that was asked for, or as much larger as the number of chunks demands. */
-static int cut_chunks(struct rf_cut *cut, size_t chunk_bytes, size_t element_bytes, uint64_t steps)
+static int cut_chunks(struct rf_cut *cut, const struct rf_plan *plan, size_t element_bytes,
+		      uint64_t steps)
 {
 	size_t longest = cut_longest(cut);
-	size_t most = RF_SEGMENT_PAYLOAD_MAX / element_bytes;
+	size_t most = (plan->segment_max_bytes ? plan->segment_max_bytes : RF_SEGMENT_PAYLOAD_MAX) /
+		      element_bytes;
 	size_t chunks;
 
-	cut->chunk = chunk_bytes / element_bytes;
+	cut->chunk = plan->chunk_bytes / element_bytes;
 	if (cut->chunk > longest)
 		cut->chunk = longest;
 	if (cut->chunk == 0)
@@ -71,18 +83,16 @@ static int cut_chunks(struct rf_cut *cut, size_t chunk_bytes, size_t element_byt
 }
 
 int rf_cut_init(struct rf_cut *cut, int blocks, size_t count, const size_t *counts,
-		size_t chunk_bytes, size_t element_bytes, uint64_t steps)
+		const struct rf_plan *plan, size_t element_bytes, uint64_t steps)
 {
 	int status = RF_OK;
 
 	*cut = (struct rf_cut){.blocks = blocks, .count = count};
-	cut->unit = count / CUT_UNIT >= (size_t)blocks ? CUT_UNIT : 1;
-	if (count && count % (size_t)blocks == 0) /* equal blocks, as a caller without counts means */
-		cut->unit = count / (size_t)blocks;
+	cut_even(cut);
 	if (counts)
 		status = cut_offsets(cut, counts);
 	if (status == RF_OK)
-		status = cut_chunks(cut, chunk_bytes, element_bytes, steps);
+		status = cut_chunks(cut, plan, element_bytes, steps);
 	if (status != RF_OK)
 		rf_cut_free(cut);
 	return status;

@@ -19,15 +19,17 @@ struct rf_cut {
 	size_t count;
 	size_t *offsets; /* blocks + 1 of them, in elements; NULL: even blocks */
 	size_t unit;     /* even: block boundaries are multiples of it */
+	size_t each;     /* even: units of a block */
+	size_t rest;     /* even: blocks that have one more, the first ones */
 	size_t chunk;    /* elements of a chunk */
 	uint32_t chunks; /* of the longest block */
 };
 
-/* counts: elements of each block, or NULL: count elements are spread evenly,
- * and equally if that is possible. element_bytes: of the
- * widest type that a chunk is sent in. steps: how often each chunk may be numbered. */
+/* counts: elements of each block, or NULL: count elements are spread evenly, and equally if that is
+ * possible. element_bytes: of the widest type that a chunk is sent in. steps: how often each chunk
+ * may be numbered. */
 int rf_cut_init(struct rf_cut *cut, int blocks, size_t count, const size_t *counts,
-		size_t chunk_bytes, size_t element_bytes, uint64_t steps);
+		const struct rf_plan *plan, size_t element_bytes, uint64_t steps);
 void rf_cut_free(struct rf_cut *cut);
 
 size_t rf_cut_offset(const struct rf_cut *cut, int block); /* block may be `blocks`: the end */

@@ -463,8 +463,7 @@ static int doubling_create(struct rf_group *group, const struct rf_task *task,
 	size_t head;
 	int status;
 
-	status = rf_cut_init(&shape.cut, 1, count, NULL, plan->chunk_bytes,
-			     rf_dtype_size(plan->wire_type), 34);
+	status = rf_cut_init(&shape.cut, 1, count, NULL, plan, rf_dtype_size(plan->wire_type), 34);
 	if (status != RF_OK)
 		return status;
 	doubling_shape(&shape, plan);

@@ -475,8 +475,7 @@ int rf_fan_create(struct rf_group *group, const struct rf_task *task, const stru
 	fan->bytes = rf_dtype_size(task->dtype);
 	fan->wire_type = fan->reduces ? plan->wire_type : task->dtype;
 	fan->wire_bytes = rf_dtype_size(fan->wire_type);
-	status =
-		rf_cut_init(&fan->cut, 1, task->count, NULL, plan->chunk_bytes, fan->wire_bytes, 1);
+	status = rf_cut_init(&fan->cut, 1, task->count, NULL, plan, fan->wire_bytes, 1);
 	fan->chunks = fan->cut.chunks;
 	if (status == RF_OK) {
 		fan_shape(fan, shape);

@@ -78,36 +78,40 @@ RF_INLINE VEC N(tree)(rf_op op, int arity, const void *const *s, size_t i, size_
 	}
 }
 
+RF_INLINE VEC N(result)(rf_op op, int arity, const void *const *s, size_t i, size_t n, bool divide,
+			RF_PASTE(MATH, divisor) by)
+{
+	return RF_PASTE(MATH, finish)(op, N(tree)(op, arity, s, i, n), divide, by);
+}
+
 /* One pass over a fixed number of sources. */
 RF_INLINE void N(run)(rf_op op, int arity, void *dst, const void *const *sources, size_t i,
 		      size_t end, uint64_t divisor)
 {
 	const RF_PASTE(MATH, divisor) by = RF_PASTE(MATH, scale)(divisor);
 	const bool divide = divisor > 1;
-	const void *s[RF_LARGEST_ARITY] = {NULL};
+	const void *s[RF_LARGEST_ARITY];
+	VEC v[RF_UNROLLED];
 
 	RF_UNROLL
 	for (int k = 0; k < RF_LARGEST_ARITY; k++)
 		s[k] = k < arity ? sources[k] : NULL;
 	for (; end - i >= RF_UNROLLED * LANES; i += RF_UNROLLED * LANES) {
-		VEC v[RF_UNROLLED];
-
 		RF_UNROLL
 		for (size_t u = 0; u < RF_UNROLLED; u++)
-			v[u] = RF_PASTE(MATH, finish)(
-				op, arity, N(tree)(op, arity, s, i + u * LANES, LANES), divide, by);
+			v[u] = N(result)(op, arity, s, i + u * LANES, LANES, divide, by);
 		RF_UNROLL
 		for (size_t u = 0; u < RF_UNROLLED; u++)
 			N(put)(dst, i + u * LANES, LANES, v[u]);
 	}
-	for (; end - i >= LANES; i += LANES)
-		N(put)
-	(dst, i, LANES,
-	 RF_PASTE(MATH, finish)(op, arity, N(tree)(op, arity, s, i, LANES), divide, by));
-	if (i < end)
-		N(put)
-	(dst, i, end - i,
-	 RF_PASTE(MATH, finish)(op, arity, N(tree)(op, arity, s, i, end - i), divide, by));
+	for (; end - i >= LANES; i += LANES) {
+		v[0] = N(result)(op, arity, s, i, LANES, divide, by);
+		N(put)(dst, i, LANES, v[0]);
+	}
+	if (i < end) {
+		v[0] = N(result)(op, arity, s, i, end - i, divide, by);
+		N(put)(dst, i, end - i, v[0]);
+	}
 }
 
 #define KERNEL(OP, ARITY)                                                                       \
@@ -168,11 +172,11 @@ RF_INLINE void N(run_many)(rf_op op, void *dst, const void *const *sources, size
 	const bool divide = divisor > 1;
 
 	for (size_t n; i < end; i += n) {
+		VEC v;
+
 		n = end - i < LANES ? end - i : LANES;
-		N(put)
-		(dst, i, n,
-		 RF_PASTE(MATH, finish)(op, RF_LARGEST_ARITY,
-					N(many)(op, sources, source_count, i, n), divide, by));
+		v = N(many)(op, sources, source_count, i, n);
+		N(put)(dst, i, n, RF_PASTE(MATH, finish)(op, v, divide, by));
 	}
 }
 

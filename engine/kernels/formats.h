@@ -63,16 +63,16 @@ enum {
 	INTEGER_FINISH(M)
 
 /* The table's integer functions do not divide. */
-#define INTEGER_FINISH(M)                                                                         \
-	RF_INLINE M##_divisor M##_scale(uint64_t divisor)                                         \
-	{                                                                                         \
-		(void)divisor;                                                                    \
-		return 0;                                                                         \
-	}                                                                                         \
-	RF_INLINE M##_vec M##_finish(rf_op op, int arity, M##_vec v, bool divide, M##_divisor by) \
-	{                                                                                         \
-		(void)op, (void)arity, (void)divide, (void)by;                                    \
-		return v;                                                                         \
+#define INTEGER_FINISH(M)                                                              \
+	RF_INLINE M##_divisor M##_scale(uint64_t divisor)                              \
+	{                                                                              \
+		(void)divisor;                                                         \
+		return 0;                                                              \
+	}                                                                              \
+	RF_INLINE M##_vec M##_finish(rf_op op, M##_vec v, bool divide, M##_divisor by) \
+	{                                                                              \
+		(void)op, (void)divide, (void)by;                                      \
+		return v;                                                              \
 	}
 
 INTEGER_MATH(s8, i8)
@@ -107,39 +107,40 @@ INTEGER_FINISH(b8)
 /* ---- floats --------------------------------------------------------------------------------- */
 
 /*
- * A fold of min and max is canonical by itself, all others are made so at the end. A division by a
- * finite number above 1 makes no new NaN. The empty statement keeps compilers from dividing always
- * and choosing afterwards, which clang 14 does.
+ * Folds by min and max are canonical by themselves, all others are made so at the end, and so is a
+ * single source, which is finished as a sum. A division by a finite number above 1 makes no new
+ * NaN. The empty statement keeps compilers from dividing always and choosing afterwards, which
+ * clang 14 does.
  */
-#define FLOAT_MATH(M)                                                                             \
-	typedef M##_vec M##_divisor;                                                              \
-	enum { M##_lanes = sizeof(M##_vec) / M##_bytes };                                         \
-	RF_INLINE M##_vec M##_fold(rf_op op, M##_vec a, M##_vec b)                                \
-	{                                                                                         \
-		switch (op) {                                                                     \
-		case RF_PROD:                                                                     \
-			return M##_mul(a, b);                                                     \
-		case RF_MIN:                                                                      \
-			return M##_min(a, b);                                                     \
-		case RF_MAX:                                                                      \
-			return M##_max(a, b);                                                     \
-		default:                                                                          \
-			return M##_add(a, b);                                                     \
-		}                                                                                 \
-	}                                                                                         \
-	RF_INLINE M##_divisor M##_scale(uint64_t divisor)                                         \
-	{                                                                                         \
-		return M##_set(divisor);                                                          \
-	}                                                                                         \
-	RF_INLINE M##_vec M##_finish(rf_op op, int arity, M##_vec v, bool divide, M##_divisor by) \
-	{                                                                                         \
-		if (divide) {                                                                     \
-			__asm__ volatile("");                                                     \
-			v = M##_div(v, by);                                                       \
-		}                                                                                 \
-		if (arity > 1 && (op == RF_MIN || op == RF_MAX))                                  \
-			return v;                                                                 \
-		return M##_canonical(v);                                                          \
+#define FLOAT_MATH(M)                                                                  \
+	typedef M##_vec M##_divisor;                                                   \
+	enum { M##_lanes = sizeof(M##_vec) / M##_bytes };                              \
+	RF_INLINE M##_vec M##_fold(rf_op op, M##_vec a, M##_vec b)                     \
+	{                                                                              \
+		switch (op) {                                                          \
+		case RF_PROD:                                                          \
+			return M##_mul(a, b);                                          \
+		case RF_MIN:                                                           \
+			return M##_min(a, b);                                          \
+		case RF_MAX:                                                           \
+			return M##_max(a, b);                                          \
+		default:                                                               \
+			return M##_add(a, b);                                          \
+		}                                                                      \
+	}                                                                              \
+	RF_INLINE M##_divisor M##_scale(uint64_t divisor)                              \
+	{                                                                              \
+		return M##_set(divisor);                                               \
+	}                                                                              \
+	RF_INLINE M##_vec M##_finish(rf_op op, M##_vec v, bool divide, M##_divisor by) \
+	{                                                                              \
+		if (divide) {                                                          \
+			__asm__ volatile("");                                          \
+			v = M##_div(v, by);                                            \
+		}                                                                      \
+		if (op == RF_MIN || op == RF_MAX)                                      \
+			return v;                                                      \
+		return M##_canonical(v);                                               \
 	}
 
 FLOAT_MATH(f32)
@@ -159,11 +160,10 @@ RF_INLINE bf16x2_divisor bf16x2_scale(uint64_t divisor)
 	return f32_scale(divisor);
 }
 
-RF_INLINE bf16x2_vec bf16x2_finish(rf_op op, int arity, bf16x2_vec v, bool divide,
-				   bf16x2_divisor by)
+RF_INLINE bf16x2_vec bf16x2_finish(rf_op op, bf16x2_vec v, bool divide, bf16x2_divisor by)
 {
-	return (bf16x2_vec){f32_finish(op, arity, v.first, divide, by),
-			    f32_finish(op, arity, v.second, divide, by)};
+	return (bf16x2_vec){f32_finish(op, v.first, divide, by),
+			    f32_finish(op, v.second, divide, by)};
 }
 
 /* ---- parts of a vector: at most one a call, so the code is not repeated for it --------------- */

@@ -32,7 +32,7 @@ static inline size_t random_below(size_t bound)
 }
 
 /* Elements of each type: any bits, special values, and ordinary ones of similar size. */
-#define POOL_ELEMENTS 16384
+#define POOL_ELEMENTS 40000
 void pool_fill(void);
 /* count elements of the pool, beginning somewhere. */
 const void *pool_window(rf_dtype dtype, size_t count);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Builds the kernels and their test for aarch64, statically, and runs it under qemu-user. Arguments
-# go to the test. On aarch64 itself there is no need of it.
+# go to the test, instead of --small. On aarch64 itself there is no need of it.
 #
 #   CC_AARCH64, QEMU_AARCH64   the compiler and the emulator, if they have other names
 set -eu
@@ -33,4 +33,5 @@ trap 'exit 1' HUP INT TERM
 	echo "there is no C library for $cc; Debian's package for it is libc6-dev-arm64-cross"
 	exit 77
 }
+[ $# -gt 0 ] || set -- --small
 "$qemu" "$build/check_kernels" "$@"

@@ -448,7 +448,7 @@ static void random_counts(uint64_t *random)
 		if (needs)
 			task->count += counts[i];
 	}
-	task->counts = needs ? counts : NULL;
+	task->counts = needs && !(even && check_below(random, 2)) ? counts : NULL;
 }
 
 static void random_types(uint64_t *random)

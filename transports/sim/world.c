@@ -312,7 +312,7 @@ void rf_sim_params_calm(struct rf_sim_params *params)
 		.resolve_ns = 100000,
 		.connect_timeout_ns = UINT64_C(20000000000),
 		.lanes = 1,
-		.segment_max_bytes = 1 << 20,
+		.segment_max_bytes = RF_SEGMENT_PAYLOAD_MAX,
 		.borrow = true,
 		.queue_depth = 16,
 	};
@@ -334,7 +334,6 @@ void rf_sim_params_hostile(struct rf_sim_params *params, uint64_t seed)
 	params->stream_again = BELOW(2) ? (unsigned)BELOW(300) : 0;
 	params->resolve_ns = BELOW(1000000);
 	params->lanes = 1 + (unsigned)BELOW(4);
-	params->segment_max_bytes = 64u << BELOW(11);
 	params->inline_bytes = BELOW(2) ? 64 : 0;
 	params->borrow = BELOW(2);
 	params->put = BELOW(2);

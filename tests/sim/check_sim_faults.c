@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What ranks learn when something goes wrong, on the whole engine under the simulator: deaths,
+ * silence, cut connections, aborts, mismatches, and orderly leaving. Each case runs with many
+ * seeds; the clock is virtual, so that the promised times are checked exactly.
+ *
+ *   check_sim_faults [SEEDS [FIRST_SEED]]    default: as many as fit in RINGFOLD_TEST_SECONDS (20)
+ */
+#include "tests/sim/values.h"
+#include "tests/sim/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SECOND UINT64_C(1000000000)
+
+struct fault_world {
+	struct world world;
+	float *buffers; /* size * count */
+	size_t count;
+	rf_request **requests;
+};
+
+static float *buffer_of(struct fault_world *fault, int rank)
+{
+	return fault->buffers + (size_t)rank * fault->count;
+}
+
+static void setup_world(struct fault_world *fault, uint64_t seed, int size, int64_t deadline_ms)
+{
+	struct rf_sim_params params;
+	struct world_setup setup = {.seed = seed,
+				    .size = size,
+				    .ranks_per_host = 1 + (int)(seed % 3),
+				    .params = &params,
+				    .deadline_ms = deadline_ms,
+				    .chunk_bytes = 4096};
+
+	rf_sim_params_hostile(&params, seed);
+	memset(fault, 0, sizeof(*fault));
+	world_create(&fault->world, &setup);
+	fault->count = 1 + (size_t)rf_sim_random(fault->world.sim, 100000);
+	fault->buffers = calloc((size_t)size * fault->count, sizeof(float));
+	fault->requests = calloc((size_t)size, sizeof(*fault->requests));
+	WORLD_CHECK(fault->buffers && fault->requests, "out of memory");
+}
+
+static void end_world(struct fault_world *fault)
+{
+	world_destroy(&fault->world);
+	free(fault->buffers);
+	free(fault->requests);
+}
+
+static int start_sum(struct fault_world *fault, int rank)
+{
+	return rf_iallreduce(fault->world.comms[rank], RF_IN_PLACE, buffer_of(fault, rank),
+			     fault->count, RF_FLOAT32, RF_SUM, NULL, &fault->requests[rank]);
+}
+
+static void start_sums(struct fault_world *fault, int except)
+{
+	for (int rank = 0; rank < fault->world.size; rank++) {
+		if (rank == except || fault->world.dead[rank])
+			continue;
+		WORLD_CHECK(start_sum(fault, rank) == RF_OK, "rank %d does not start", rank);
+	}
+}
+
+static bool names(const rf_failure *failure, int rank)
+{
+	for (size_t i = 0; i < failure->rank_count && i < failure->rank_capacity; i++) {
+		if (failure->ranks[i] == rank)
+			return true;
+	}
+	return false;
+}
+
+/* The failure of a rank's communicator is this error and names that rank; and it stays so. */
+static void check_failure(struct fault_world *fault, int rank, int error, int culprit)
+{
+	rf_failure failure = RF_FAILURE_INIT;
+	int ranks[64];
+	rf_request *request = NULL;
+	float value = 0;
+	int status;
+
+	failure.ranks = ranks;
+	failure.rank_capacity = 64;
+	WORLD_CHECK(rf_comm_failure(fault->world.comms[rank], &failure) == 1,
+		    "rank %d knows of no failure", rank);
+	WORLD_CHECK(failure.error == error, "rank %d was told %s, not %s (%s)", rank,
+		    rf_strerror(failure.error), rf_strerror(error), failure.message);
+	WORLD_CHECK(culprit < 0 || names(&failure, culprit), "rank %d: rank %d is not named: %s",
+		    rank, culprit, failure.message);
+	WORLD_CHECK(failure.message[0], "rank %d: no reason is given", rank);
+	status = rf_iallreduce(fault->world.comms[rank], RF_IN_PLACE, &value, 1, RF_FLOAT32, RF_SUM,
+			       NULL, &request);
+	WORLD_CHECK(status == error && !request, "rank %d: a failed communicator answers %s", rank,
+		    rf_strerror(status));
+}
+
+/* All requests of the living end within the time; each with RF_OK (it was done before) or error. */
+static void check_ends(struct fault_world *fault, uint64_t within, int error, int culprit)
+{
+	struct world *world = &fault->world;
+
+	WORLD_CHECK(world_run(world, fault->requests, (size_t)world->size, within),
+		    "calls have not ended after %llu ms: %s",
+		    (unsigned long long)(within / 1000000), world->last_log);
+	/* A rank whose call was done hears of it too, in its own time. */
+	world_pass(world, within);
+	for (int rank = 0; rank < world->size; rank++) {
+		int status;
+
+		if (world->dead[rank])
+			continue;
+		if (fault->requests[rank]) {
+			status = world_take(&fault->requests[rank]);
+			WORLD_CHECK(status == RF_OK || status == error, "rank %d: %s", rank,
+				    rf_strerror(status));
+		}
+		check_failure(fault, rank, error, culprit);
+	}
+}
+
+static void kill_rank(struct fault_world *fault, int rank)
+{
+	rf_sim_kill(fault->world.sim, (unsigned)rank);
+	fault->world.dead[rank] = true;
+}
+
+/* ---- the cases ------------------------------------------------------------------------------ */
+
+static int some_size(uint64_t seed)
+{
+	return 2 + (int)(seed % 12);
+}
+
+/* Within a second every survivor knows, whether or not they share a connection. */
+static void a_death_is_known_within_a_second(uint64_t seed)
+{
+	struct fault_world fault;
+	int victim;
+
+	setup_world(&fault, seed, some_size(seed), 0);
+	victim = (int)rf_sim_random(fault.world.sim, (uint64_t)fault.world.size);
+	start_sums(&fault, -1);
+	world_pass(&fault.world, rf_sim_random(fault.world.sim, 3000000));
+	kill_rank(&fault, victim);
+	check_ends(&fault, SECOND, RF_ERR_RANK_DEAD, victim);
+	end_world(&fault);
+}
+
+static void an_idle_communicator_hears_of_a_death(uint64_t seed)
+{
+	struct fault_world fault;
+
+	setup_world(&fault, seed, some_size(seed), 0);
+	kill_rank(&fault, fault.world.size - 1);
+	world_pass(&fault.world, SECOND);
+	check_ends(&fault, 1, RF_ERR_RANK_DEAD, fault.world.size - 1);
+	end_world(&fault);
+}
+
+/* Rank 0 is silent: the others' deadline passes, and it is named, not those that wait for it. */
+static void the_silent_rank_is_named(uint64_t seed)
+{
+	struct fault_world fault;
+	int size = some_size(seed);
+	int victim;
+
+	setup_world(&fault, seed, size, 5000);
+	victim = (int)rf_sim_random(fault.world.sim, (uint64_t)size);
+	rf_sim_silence(fault.world.sim, (unsigned)victim, true);
+	start_sums(&fault, victim);
+	fault.world.dead[victim] = true; /* it will not be asked */
+	check_ends(&fault, 7 * SECOND, RF_ERR_TIMEOUT, victim);
+	rf_sim_silence(fault.world.sim, (unsigned)victim, false);
+	world_pass(&fault.world, 2 * SECOND);
+	end_world(&fault);
+}
+
+/* It lives and answers, but does not call. */
+static void the_late_rank_is_named(uint64_t seed)
+{
+	struct fault_world fault;
+	int size = some_size(seed);
+	int late;
+
+	setup_world(&fault, seed, size, 5000);
+	late = (int)rf_sim_random(fault.world.sim, (uint64_t)size);
+	start_sums(&fault, late);
+	check_ends(&fault, 7 * SECOND, RF_ERR_TIMEOUT, late);
+	end_world(&fault);
+}
+
+static void an_abort_ends_all_calls(uint64_t seed)
+{
+	struct fault_world fault;
+	int aborter;
+
+	setup_world(&fault, seed, some_size(seed), 0);
+	aborter = (int)rf_sim_random(fault.world.sim, (uint64_t)fault.world.size);
+	start_sums(&fault, aborter);
+	world_pass(&fault.world, rf_sim_random(fault.world.sim, 3000000));
+	WORLD_CHECK(rf_comm_abort(fault.world.comms[aborter]) == RF_OK, "abort");
+	check_ends(&fault, SECOND, RF_ERR_ABORTED, aborter);
+	end_world(&fault);
+}
+
+/* Whoever leaves orderly is no dead rank; a call that would need it fails at once. */
+static void a_goodbye_is_not_a_death(uint64_t seed)
+{
+	struct fault_world fault;
+	int leaver;
+
+	setup_world(&fault, seed, some_size(seed), 0);
+	leaver = (int)rf_sim_random(fault.world.sim, (uint64_t)fault.world.size);
+	start_sums(&fault, -1);
+	WORLD_CHECK(world_run(&fault.world, fault.requests, (size_t)fault.world.size, 600 * SECOND),
+		    "the sum does not end");
+	for (int rank = 0; rank < fault.world.size; rank++)
+		WORLD_CHECK(world_take(&fault.requests[rank]) == RF_OK, "the sum failed");
+	WORLD_CHECK(rf_comm_destroy(&fault.world.comms[leaver]) == RF_OK, "destroy");
+	world_pass(&fault.world, 2 * SECOND);
+	for (int rank = 0; rank < fault.world.size; rank++) {
+		rf_failure failure = RF_FAILURE_INIT;
+
+		WORLD_CHECK(rank == leaver ||
+				    rf_comm_failure(fault.world.comms[rank], &failure) == 0,
+			    "rank %d takes leaving for a failure: %s", rank, failure.message);
+	}
+	fault.world.dead[leaver] = true;
+	for (int rank = 0; rank < fault.world.size; rank++) {
+		int status = rank == leaver ? RF_OK : start_sum(&fault, rank);
+
+		WORLD_CHECK(status == RF_OK || status == RF_ERR_RANK_LEFT, "rank %d: %s", rank,
+			    rf_strerror(status));
+	}
+	check_ends(&fault, SECOND, RF_ERR_RANK_LEFT, leaver);
+	fault.world.dead[leaver] = false;
+	end_world(&fault);
+}
+
+/* Each rank but one makes the same call; the odd one differs in one respect. */
+static void a_mismatch_is_told_to_all(uint64_t seed)
+{
+	struct fault_world fault;
+	int odd;
+
+	setup_world(&fault, seed, some_size(seed), 0);
+	odd = (int)rf_sim_random(fault.world.sim, (uint64_t)fault.world.size);
+	for (int rank = 0; rank < fault.world.size; rank++) {
+		rf_comm *comm = fault.world.comms[rank];
+		rf_request **request = &fault.requests[rank];
+		void *buffer = buffer_of(&fault, rank);
+		uint64_t kind = rank == odd ? seed % 5 : 5;
+		size_t count = kind == 0 ? fault.count / 2 : fault.count;
+		rf_dtype dtype = kind == 1 ? RF_INT32 : RF_FLOAT32;
+		rf_op op = kind == 2 ? RF_MAX : RF_SUM;
+		int status = kind == 3 ? rf_ibarrier(comm, NULL, request)
+			     : kind == 4
+				     ? rf_ibroadcast(comm, buffer, count, dtype, 0, NULL, request)
+				     : rf_iallreduce(comm, RF_IN_PLACE, buffer, count, dtype, op,
+						     NULL, request);
+
+		WORLD_CHECK(status == RF_OK || status == RF_ERR_MISMATCH,
+			    "rank %d does not start: %s", rank, rf_strerror(status));
+	}
+	check_ends(&fault, SECOND, RF_ERR_MISMATCH, odd);
+	for (int rank = 0; rank < fault.world.size; rank++)
+		WORLD_CHECK(strstr(fault.world.comms[rank]->failure->message, "allreduce"),
+			    "rank %d: the other view is missing: %s", rank,
+			    fault.world.comms[rank]->failure->message);
+	end_world(&fault);
+}
+
+/* Two communicators: one with the victim, one without, which goes on. */
+static void others_go_on(uint64_t seed)
+{
+	struct fault_world fault;
+	rf_comm *halves[16] = {NULL};
+	int size = 4 + (int)(seed % 8);
+
+	setup_world(&fault, seed, size, 0);
+	for (int rank = 0; rank < size; rank++)
+		WORLD_CHECK(rf_comm_isplit(fault.world.comms[rank], rank % 2, rank, NULL,
+					   &halves[rank], &fault.requests[rank]) == RF_OK,
+			    "split");
+	WORLD_CHECK(world_run(&fault.world, fault.requests, (size_t)size, 600 * SECOND), "split");
+	for (int rank = 0; rank < size; rank++)
+		WORLD_CHECK(world_take(&fault.requests[rank]) == RF_OK, "split");
+	kill_rank(&fault, size - 1);
+	world_pass(&fault.world, SECOND);
+	for (int rank = 0; rank < size - 1; rank++) {
+		bool with_victim = rank % 2 == (size - 1) % 2;
+		int status =
+			rf_iallreduce(halves[rank], RF_IN_PLACE, buffer_of(&fault, rank),
+				      fault.count, RF_FLOAT32, RF_SUM, NULL, &fault.requests[rank]);
+
+		WORLD_CHECK(status == (with_victim ? RF_ERR_RANK_DEAD : RF_OK), "rank %d: %s", rank,
+			    rf_strerror(status));
+	}
+	WORLD_CHECK(world_run(&fault.world, fault.requests, (size_t)size, 600 * SECOND),
+		    "the half without the victim stands still");
+	for (int rank = 0; rank < size - 1; rank++) {
+		WORLD_CHECK(!fault.requests[rank] || world_take(&fault.requests[rank]) == RF_OK,
+			    "rank %d: the half without the victim fails", rank);
+		WORLD_CHECK(rf_comm_destroy(&halves[rank]) == RF_OK, "destroy");
+	}
+	WORLD_CHECK(rf_comm_destroy(&halves[size - 1]) == RF_OK, "destroy");
+	end_world(&fault);
+}
+
+/* One stream is reset; which one is up to the seed. All calls end, rightly or with an error. */
+static void a_cut_stream_hangs_nobody(uint64_t seed)
+{
+	struct fault_world fault;
+	struct world *world = &fault.world;
+	int size = some_size(seed);
+
+	setup_world(&fault, seed, size, 60000);
+	for (int i = 0; i < size * (int)fault.count; i++)
+		fault.buffers[i] = 1;
+	start_sums(&fault, -1);
+	world_pass(world, rf_sim_random(world->sim, 3000000));
+	rf_sim_cut(world->sim, (unsigned)rf_sim_random(world->sim, (uint64_t)size), 0);
+	WORLD_CHECK(world_run(world, fault.requests, (size_t)size, 70 * SECOND), "a cut hangs: %s",
+		    world->last_log);
+	for (int rank = 0; rank < size; rank++) {
+		int status = world_take(&fault.requests[rank]);
+
+		for (size_t i = 0; status == RF_OK && i < fault.count; i++)
+			WORLD_CHECK(buffer_of(&fault, rank)[i] == (float)size,
+				    "rank %d: wrong after a cut", rank);
+		WORLD_CHECK(status == RF_OK || status == RF_ERR_NETWORK ||
+				    status == RF_ERR_RANK_DEAD,
+			    "rank %d: %s", rank, rf_strerror(status));
+	}
+	end_world(&fault);
+}
+
+static void (*const cases[])(uint64_t seed) = {
+	a_death_is_known_within_a_second, an_idle_communicator_hears_of_a_death,
+	the_silent_rank_is_named,         the_late_rank_is_named,
+	an_abort_ends_all_calls,          a_goodbye_is_not_a_death,
+	a_mismatch_is_told_to_all,        others_go_on,
+	a_cut_stream_hangs_nobody,
+};
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+	const char *limit_text = getenv("RINGFOLD_TEST_SECONDS");
+	double limit = limit_text ? atof(limit_text) : 20;
+	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 0) : world_seed();
+	uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 0) : UINT64_MAX;
+	size_t case_count = sizeof(cases) / sizeof(cases[0]);
+	double begin = seconds();
+	uint64_t done = 0;
+
+	printf("first seed %llu (one seed again: %s 1 SEED)\n", (unsigned long long)first, argv[0]);
+	while (done < count && (argc > 1 || seconds() - begin < limit)) {
+		if (getenv("RINGFOLD_TEST_VERBOSE"))
+			fprintf(stderr, "seed %llu\n", (unsigned long long)(first + done));
+		cases[(first + done) % case_count](first + done);
+		done++;
+	}
+	printf("%llu seeds of %zu cases in %.1f s\n", (unsigned long long)done, case_count,
+	       seconds() - begin);
+	return 0;
+}
