@@ -3,13 +3,13 @@
 # a line for every promise.
 set -u
 
-ringfold=${RINGFOLD_COMMAND:-$abs_top_builddir/ringfold}
+ringfold=${RINGFOLD_TEST_COMMAND:-$abs_top_builddir/ringfold}
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 failures=0
 # The tests' own environment must not look like a launcher's, or set anything.
 for name in $(env | sed -n 's/^\(RINGFOLD_[A-Z_]*\)=.*/\1/p'); do
-	case $name in RINGFOLD_COMMAND | RINGFOLD_SANITIZER) ;; *) unset "$name" ;; esac
+	case $name in RINGFOLD_TEST_* | RINGFOLD_SANITIZER) ;; *) unset "$name" ;; esac
 done
 unset rank world RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 
@@ -22,7 +22,7 @@ promise() {
 	else
 		echo "FAILED  $promise_text ($*)"
 		for file in out err; do
-			[ -s "$scratch/$file" ] && sed "s/^/        $file: /" "$scratch/$file"
+			[ -s "$scratch/$file" ] && tail -n 20 "$scratch/$file" | sed "s/^/        $file: /"
 		done
 		failures=$((failures + 1))
 	fi
