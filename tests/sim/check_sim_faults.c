@@ -47,8 +47,14 @@ static void setup_world(struct fault_world *fault, uint64_t seed, int size, int6
 	WORLD_CHECK(fault->buffers && fault->requests, "out of memory");
 }
 
+/* The dead have requests too. */
 static void end_world(struct fault_world *fault)
 {
+	world_leave(&fault->world);
+	for (int rank = 0; rank < fault->world.size; rank++) {
+		if (fault->requests[rank])
+			world_take(&fault->requests[rank]);
+	}
 	world_destroy(&fault->world);
 	free(fault->buffers);
 	free(fault->requests);

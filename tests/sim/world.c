@@ -275,18 +275,32 @@ int world_take(rf_request **request)
 	return status;
 }
 
+/* A dead rank's calls end when it has seen that all its connections are gone. */
+static int leave(struct world *world, int rank)
+{
+	int status = rf_comm_destroy(&world->comms[rank]);
+
+	for (int i = 0; world->dead[rank] && status == RF_ERR_BUSY && i < 1000; i++) {
+		rf_context_drive(world->contexts[rank]);
+		status = rf_comm_destroy(&world->comms[rank]);
+	}
+	return status;
+}
+
+void world_leave(struct world *world)
+{
+	for (int rank = 0; rank < world->size; rank++) {
+		int status = world->comms[rank] ? leave(world, rank) : RF_OK;
+
+		WORLD_CHECK(status == RF_OK, "rank %d cannot leave: %s", rank, rf_strerror(status));
+	}
+}
+
 void world_destroy(struct world *world)
 {
 	const char *violation;
 
-	for (int rank = 0; rank < world->size; rank++) {
-		if (world->comms[rank]) {
-			int status = rf_comm_destroy(&world->comms[rank]);
-
-			WORLD_CHECK(status == RF_OK, "rank %d cannot leave: %s", rank,
-				    rf_strerror(status));
-		}
-	}
+	world_leave(world);
 	for (int i = 0; i < 20000 && world_step(world); i++)
 		;
 	violation = rf_sim_violation(world->sim);
