@@ -3,7 +3,7 @@
  * What grows with the number of ranks, and what does not; and sizes that no test machine holds. On
  * the whole engine under a calm simulator, without payloads.
  *
- *   check_sim_scale [RANKS]     default 1024
+ *   check_sim_scale [RANKS]     default 256
  */
 #include "tests/sim/world.h"
 
@@ -112,7 +112,7 @@ static void huge_counts_are_summed(void)
 
 int main(int argc, char **argv)
 {
-	int size = argc > 1 ? atoi(argv[1]) : 1024;
+	int size = argc > 1 ? atoi(argv[1]) : 256;
 
 	huge_counts_are_summed();
 	connections_grow_with_the_logarithm(64);
