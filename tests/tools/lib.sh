@@ -4,6 +4,11 @@
 set -u
 
 ringfold=${RINGFOLD_TEST_COMMAND:-$abs_top_builddir/ringfold}
+"$ringfold" --version >/dev/null 2>&1
+if [ $? -eq 126 ]; then
+	echo "skipped: $ringfold is for another machine"
+	exit 77
+fi
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 failures=0
