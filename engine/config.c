@@ -248,10 +248,19 @@ const char *rf_config_format(const struct rf_config *config, const struct rf_con
 	return text;
 }
 
+static bool matches(const char *variable, const char *pattern)
+{
+	const size_t fixed = strcspn(pattern, "*");
+
+	if (!pattern[fixed])
+		return strcmp(variable, pattern) == 0;
+	return strncmp(variable, pattern, fixed) == 0;
+}
+
 static bool is_read(const char *variable)
 {
 	for (size_t i = 0; i < rf_config_other_count; i++) {
-		if (strcmp(rf_config_others[i].variable, variable) == 0)
+		if (matches(variable, rf_config_others[i].variable))
 			return true;
 	}
 	return find_row(variable) != NULL;
@@ -263,10 +272,14 @@ void rf_config_unknown(void (*visit)(void *user, const char *variable), void *us
 	char variable[128];
 
 	for (char **entry = environ; entry && *entry; entry++) {
+		const size_t length = strcspn(*entry, "=");
+		const bool is_set = (*entry)[length] && (*entry)[length + 1];
+
 		if (strncmp(*entry, prefix, sizeof(prefix) - 1) != 0)
 			continue;
-		snprintf(variable, sizeof(variable), "%.*s", (int)strcspn(*entry, "="), *entry);
-		if (!is_read(variable))
+
+		snprintf(variable, sizeof(variable), "%.*s", (int)length, *entry);
+		if (is_set && !is_read(variable))
 			visit(user, variable);
 	}
 }

@@ -58,7 +58,8 @@
 	  "advertise only the addresses of this network interface (name or address)")
 
 /* The RINGFOLD_* variables that other rooms read by themselves, before or without a configuration:
- * X(VARIABLE, what it is). Here so that info lists them and a typo is told from them. */
+ * X(VARIABLE, what it is). Here so that info lists them and a typo is told from them. A '*' at the
+ * end stands for any ending. */
 #define RF_CONFIG_OTHER_LIST(X)                                                             \
 	X("RINGFOLD_RANK", "this process's rank")                                           \
 	X("RINGFOLD_WORLD_SIZE", "the number of ranks")                                     \
@@ -66,7 +67,10 @@
 	X("RINGFOLD_MASTER_PORT", "rank 0's port; overrides MASTER_PORT, defaults to 7880") \
 	X("RINGFOLD_ISA", "forces the instruction set of the kernels: see info")            \
 	X("RINGFOLD_LIBRARY", "where the Python package finds the library")                 \
-	X("RINGFOLD_TEST_SEED", "the seed of the project's own random tests")
+	X("RINGFOLD_TEST_*", "the project's own tests: RINGFOLD_TEST_SEED is the seed")     \
+	X("RINGFOLD_SANITIZER", "the project's own tests: the sanitizer of this build")     \
+	X("RINGFOLD_RESULTS", "the project's own scripts: where results are kept")          \
+	X("RINGFOLD_PIP_ARGS", "the project's own scripts: arguments of pip")
 
 #define RF_CONFIG_TYPE_SIZE   size_t
 #define RF_CONFIG_TYPE_COUNT  int64_t
@@ -123,7 +127,7 @@ int rf_config_set(struct rf_config *config, const char *variable, const char *va
 /* The value as text, as it could be set again. Returns text. */
 const char *rf_config_format(const struct rf_config *config, const struct rf_config_row *row,
 			     char text[RF_CONFIG_TEXT_BYTES]);
-/* Calls visit for each RINGFOLD_* variable of the environment that nothing reads (a typo). */
+/* Calls visit for each RINGFOLD_* variable that is set, and that nothing reads (a typo). */
 void rf_config_unknown(void (*visit)(void *user, const char *variable), void *user);
 
 /* The agreed rows, for the wire: encoded length, or 0 if it does not fit. Decoding checks all, and

@@ -399,6 +399,13 @@ static void on_down(struct rf_transport *transport, const struct rf_transport_ev
 		rf_call_lose_receives(RF_CONTAINER(node, struct rf_link, peer_node)->comm, peer);
 	}
 	free_staging(peer);
+	RF_LIST_EACH(node, &peer->outgoing)
+	{
+		struct rf_outgoing *outgoing = RF_CONTAINER(node, struct rf_outgoing, peer_node);
+
+		if (outgoing->call->failed) /* waited only for the transport to let go */
+			rf_call_sent(outgoing);
+	}
 	broken(peer, event->reason);
 }
 

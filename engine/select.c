@@ -14,7 +14,7 @@ enum {
 	SELECT_CHUNK_MOST = 256 << 10,
 	SELECT_CHUNK_WHOLE = 1 << 20, /* for algorithms that send all at once if they can */
 	SELECT_CHUNKS = 4,            /* a block, so that folding and sending overlap */
-	SELECT_CHANNELS_MOST = 64,
+	SELECT_CHANNELS_MOST = 16,    /* lanes that a transport may be asked for */
 };
 
 #define BIT(collective) (1u << RF_##collective)

@@ -32,7 +32,7 @@ suite_run() { # NAME SECONDS COMMAND...: at most SECONDS
     echo "==> $name"
     # What a person wants to see while it runs: the results, and what the scripts say.
     RINGFOLD_RESULTS=$mine timeout --kill-after=10 "$limit" "$@" </dev/null 2>&1 | tee "$log" |
-        grep -E --line-buffered '^(PASS|FAIL|SKIP|ERROR|XPASS|    |==>|ok |not ok )' |
+        grep -E --line-buffered '^ *((PASS|FAIL|SKIP|ERROR|XPASS|failed|skipped): |==>|---- |[|] )' |
         sed -u 's/^/    /'
     status=${PIPESTATUS[0]}
     [ "$status" != 124 ] && [ "$status" != 137 ] || echo "killed after $limit s" | tee -a "$log"
@@ -48,7 +48,7 @@ suite_run() { # NAME SECONDS COMMAND...: at most SECONDS
     # A test that failed has shown its own log already.
     if grep -q -x "FAIL $name" "$mine"; then
         echo "    ---- the end of $log"
-        tail -n "${RINGFOLD_LOG_LINES:-60}" "$log" | sed 's/^/    | /'
+        tail -n 60 "$log" | sed 's/^/    | /'
     fi
     echo "==> $name: $(grep -c '^PASS' "$mine") passed, $(grep -c '^FAIL' "$mine") failed," \
         "$(grep -c '^SKIP' "$mine") skipped, $((SECONDS - start)) s"

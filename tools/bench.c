@@ -264,6 +264,8 @@ static int run_transport(struct run *run, const char *transport)
 	run->bench.rank = rf_comm_rank(run->bench.comm);
 	run->bench.ranks = rf_comm_size(run->bench.comm);
 	run->bench.rotation_bytes = rotation(run->bench.ranks);
+	if (run->settings->cold && !run->bench.sweep)
+		run->bench.sweep = malloc(run->bench.rotation_bytes);
 	if (!run->prints && run->bench.rank == 0) {
 		run->prints = true;
 		print_heading(run);
@@ -288,13 +290,15 @@ static int measure(const struct bench_settings *settings)
 		status = run_transport(&run, "");
 	while (!status && names[0] && (name = strsep(&rest, ",")))
 		status = run_transport(&run, name);
+	free(run.bench.sweep);
 	if (run.prints)
 		tool_table_end(&run.table);
 	if (run.prints && settings->format == TOOL_JSON)
 		putchar('\n');
 	if (run.wrong && run.prints)
 		fprintf(stderr, "ringfold bench: %lld WRONG elements\n", (long long)run.wrong);
-	return run.wrong && !status ? TOOL_FAILED : status;
+	/* Rank 0 alone says so: a rank that fails ends the others. */
+	return run.wrong && run.prints && !status ? TOOL_FAILED : status;
 }
 
 /* ---- the verb ---- */

@@ -52,6 +52,7 @@ struct bench {
 	rf_comm *comm;
 	int rank, ranks;
 	size_t rotation_bytes; /* a rank, for cold buffers */
+	void *sweep;           /* so many, to sweep the cache with; NULL: only warm ones */
 };
 
 struct bench_result {
@@ -72,18 +73,17 @@ struct bench_shape {
 void bench_shape(const struct bench *bench, const struct bench_case *what,
 		 struct bench_shape *shape);
 int bench_call(const struct bench *bench, const struct bench_case *what,
-	       const struct bench_shape *shape, void *send, void *recv);
+	       const struct bench_shape *shape, int root, void *send, void *recv);
 
 /* ---- bench_verify.c: inputs and expected results ---- */
 
-enum { BENCH_ROOT = 0 };
-
-/* Writes this rank's input of a round. */
+/* Writes this rank's input of a round; root is that of the first call on these buffers. */
 void bench_fill(const struct bench *bench, const struct bench_case *what,
-		const struct bench_shape *shape, uint64_t round, void *send, void *recv);
-/* The number of wrong elements in this rank's result. */
+		const struct bench_shape *shape, int root, uint64_t round, void *send, void *recv);
+/* The number of wrong elements in this rank's result; roots of the first and the last call. */
 int64_t bench_verify(const struct bench *bench, const struct bench_case *what,
-		     const struct bench_shape *shape, uint64_t round, const void *recv);
+		     const struct bench_shape *shape, int first_root, int last_root, uint64_t round,
+		     const void *recv);
 
 /* ---- bench_value.c: elements ---- */
 

@@ -6,14 +6,20 @@
  */
 #include "tools/bench.h"
 
+struct arguments {
+	const struct bench_case *what;
+	size_t count;
+	int rank, root;
+	const void *send;
+	void *recv;
+	const rf_call_options *options;
+};
+
 struct collective {
 	/* Of a rank's buffers, in units of the whole (true) or of a rank's part of it. */
 	bool sends_whole, receives_whole;
 	double (*bus_factor)(double ranks);
-	/* With options; *request is waited for by the caller. */
-	int (*start)(const struct bench *bench, const struct bench_case *what, size_t count,
-		     const void *send, void *recv, const rf_call_options *options,
-		     rf_request **request);
+	int (*start)(rf_comm *comm, const struct arguments *with, rf_request **request);
 };
 
 static double factor_allreduce(double ranks)
@@ -32,57 +38,43 @@ static double factor_one(double ranks)
 	return 1;
 }
 
-static int start_allreduce(const struct bench *bench, const struct bench_case *what, size_t count,
-			   const void *send, void *recv, const rf_call_options *options,
-			   rf_request **request)
+static int start_allreduce(rf_comm *comm, const struct arguments *with, rf_request **request)
 {
-	return rf_iallreduce(bench->comm, send, recv, count, what->dtype, what->op, options,
-			     request);
+	return rf_iallreduce(comm, with->send, with->recv, with->count, with->what->dtype,
+			     with->what->op, with->options, request);
 }
 
-static int start_reduce(const struct bench *bench, const struct bench_case *what, size_t count,
-			const void *send, void *recv, const rf_call_options *options,
-			rf_request **request)
+static int start_reduce(rf_comm *comm, const struct arguments *with, rf_request **request)
 {
+	const bool is_root = with->rank == with->root;
 	/* In place is for the root; the others' input is where it would be. */
-	if (send == RF_IN_PLACE && bench->rank != BENCH_ROOT)
-		send = recv;
-	return rf_ireduce(bench->comm, send, bench->rank == BENCH_ROOT ? recv : NULL, count,
-			  what->dtype, what->op, BENCH_ROOT, options, request);
+	const void *const send = with->send == RF_IN_PLACE && !is_root ? with->recv : with->send;
+
+	return rf_ireduce(comm, send, is_root ? with->recv : NULL, with->count, with->what->dtype,
+			  with->what->op, with->root, with->options, request);
 }
 
-static int start_broadcast(const struct bench *bench, const struct bench_case *what, size_t count,
-			   const void *send, void *recv, const rf_call_options *options,
-			   rf_request **request)
+static int start_broadcast(rf_comm *comm, const struct arguments *with, rf_request **request)
 {
-	(void)send;
-	return rf_ibroadcast(bench->comm, recv, count, what->dtype, BENCH_ROOT, options, request);
+	return rf_ibroadcast(comm, with->recv, with->count, with->what->dtype, with->root,
+			     with->options, request);
 }
 
-static int start_reduce_scatter(const struct bench *bench, const struct bench_case *what,
-				size_t count, const void *send, void *recv,
-				const rf_call_options *options, rf_request **request)
+static int start_reduce_scatter(rf_comm *comm, const struct arguments *with, rf_request **request)
 {
-	return rf_ireduce_scatter(bench->comm, send, recv, count, what->dtype, what->op, options,
-				  request);
+	return rf_ireduce_scatter(comm, with->send, with->recv, with->count, with->what->dtype,
+				  with->what->op, with->options, request);
 }
 
-static int start_allgather(const struct bench *bench, const struct bench_case *what, size_t count,
-			   const void *send, void *recv, const rf_call_options *options,
-			   rf_request **request)
+static int start_allgather(rf_comm *comm, const struct arguments *with, rf_request **request)
 {
-	return rf_iallgather(bench->comm, send, recv, count, what->dtype, options, request);
+	return rf_iallgather(comm, with->send, with->recv, with->count, with->what->dtype,
+			     with->options, request);
 }
 
-static int start_barrier(const struct bench *bench, const struct bench_case *what, size_t count,
-			 const void *send, void *recv, const rf_call_options *options,
-			 rf_request **request)
+static int start_barrier(rf_comm *comm, const struct arguments *with, rf_request **request)
 {
-	(void)what;
-	(void)count;
-	(void)send;
-	(void)recv;
-	return rf_ibarrier(bench->comm, options, request);
+	return rf_ibarrier(comm, with->options, request);
 }
 
 static const struct collective collectives[RF_COLLECTIVE_COUNT] = {
@@ -115,11 +107,13 @@ void bench_shape(const struct bench *bench, const struct bench_case *what,
 }
 
 int bench_call(const struct bench *bench, const struct bench_case *what,
-	       const struct bench_shape *shape, void *send, void *recv)
+	       const struct bench_shape *shape, int root, void *send, void *recv)
 {
 	const struct bench_settings *const settings = bench->settings;
 	const void *const input = settings->in_place ? RF_IN_PLACE : send;
 	rf_call_options options = RF_CALL_OPTIONS_INIT;
+	const struct arguments with = {what,  shape->count, bench->rank, root,
+				       input, recv,         &options};
 	rf_request *request;
 	int error;
 
@@ -129,7 +123,6 @@ int bench_call(const struct bench *bench, const struct bench_case *what,
 		return rf_allreduce(bench->comm, input, recv, shape->count, what->dtype, what->op);
 	options.order = settings->order;
 	options.wire = settings->wire;
-	error = collectives[what->collective].start(bench, what, shape->count, input, recv,
-						    &options, &request);
+	error = collectives[what->collective].start(bench->comm, &with, &request);
 	return error ? error : rf_wait(&request, RF_NO_TIMEOUT);
 }

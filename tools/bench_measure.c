@@ -120,17 +120,15 @@ static int allocate(struct measure *m)
 	memset(m->memory, 0, held);
 	if (!cold || held >= m->bench->rotation_bytes)
 		return RF_OK;
-	m->sweep_bytes = round_up(m->bench->rotation_bytes - held, PAGE);
-	m->sweep = aligned_alloc(PAGE, m->sweep_bytes);
-	return m->sweep ? RF_OK : RF_ERR_NOMEM;
+	m->sweep = m->bench->sweep;
+	m->sweep_bytes = m->bench->rotation_bytes - held;
+	return RF_OK;
 }
 
 static void release(struct measure *m)
 {
 	free(m->memory);
-	free(m->sweep);
 	m->memory = m->sweep = NULL;
-	m->sweep_bytes = 0;
 }
 
 static unsigned char *send_of(const struct measure *m, size_t set)
@@ -145,11 +143,19 @@ static unsigned char *recv_of(const struct measure *m, size_t set)
 
 /* ---- a pass over the sets ---- */
 
+/* The root goes round, so that a call cannot start at its root before the one before it has
+ * reached that: else the calls of a batch would overlap. */
+static int root_of(const struct measure *m, size_t set, size_t call)
+{
+	return (int)((m->what->cold ? set : call) % (size_t)m->bench->ranks);
+}
+
 static void write_inputs(struct measure *m)
 {
 	m->round++;
 	for (size_t set = 0; set < m->sets; set++)
-		bench_fill(m->bench, m->what, m->shape, m->round, send_of(m, set), recv_of(m, set));
+		bench_fill(m->bench, m->what, m->shape, root_of(m, set, 0), m->round,
+			   send_of(m, set), recv_of(m, set));
 	if (m->sweep)
 		memset(m->sweep, (int)m->round, m->sweep_bytes);
 }
@@ -159,7 +165,8 @@ static void verify_results(struct measure *m, size_t sets)
 	if (!m->bench->settings->verify)
 		return;
 	for (size_t set = 0; set < sets; set++)
-		m->wrong += bench_verify(m->bench, m->what, m->shape, m->round, recv_of(m, set));
+		m->wrong += bench_verify(m->bench, m->what, m->shape, root_of(m, set, 0),
+					 root_of(m, set, m->batch - 1), m->round, recv_of(m, set));
 }
 
 static int time_batch(struct measure *m, size_t first, double *seconds)
@@ -170,7 +177,8 @@ static int time_batch(struct measure *m, size_t first, double *seconds)
 	for (size_t i = 0; i < m->batch && !error; i++) {
 		const size_t set = (first + i) % m->sets;
 
-		error = bench_call(m->bench, m->what, m->shape, send_of(m, set), recv_of(m, set));
+		error = bench_call(m->bench, m->what, m->shape, root_of(m, set, i), send_of(m, set),
+				   recv_of(m, set));
 	}
 	*seconds = now() - start;
 	return error;

@@ -88,7 +88,7 @@ static int64_t compare(const struct bench_case *what, const struct pattern *patt
 }
 
 void bench_fill(const struct bench *bench, const struct bench_case *what,
-		const struct bench_shape *shape, uint64_t round, void *send, void *recv)
+		const struct bench_shape *shape, int root, uint64_t round, void *send, void *recv)
 {
 	const bool in_recv = bench->settings->in_place || what->collective == RF_BROADCAST;
 	const bool is_part = what->collective == RF_ALLGATHER && in_recv;
@@ -97,7 +97,7 @@ void bench_fill(const struct bench *bench, const struct bench_case *what,
 
 	if (shape->count == 0)
 		return;
-	if (what->collective == RF_BROADCAST && bench->rank != BENCH_ROOT)
+	if (what->collective == RF_BROADCAST && bench->rank != root)
 		return;
 	make_pattern(bench, what, 0, input_at, bench->rank, round, &pattern);
 	write_pattern(&pattern, (char *)(in_recv ? recv : send) + offset * pattern.element,
@@ -120,7 +120,8 @@ static int64_t verify_allgather(const struct bench *bench, const struct bench_ca
 }
 
 int64_t bench_verify(const struct bench *bench, const struct bench_case *what,
-		     const struct bench_shape *shape, uint64_t round, const void *recv)
+		     const struct bench_shape *shape, int first_root, int last_root, uint64_t round,
+		     const void *recv)
 {
 	const double tolerance = bench_tolerance(what, bench->ranks);
 	struct pattern pattern;
@@ -132,14 +133,14 @@ int64_t bench_verify(const struct bench *bench, const struct bench_case *what,
 	case RF_ALLGATHER:
 		return verify_allgather(bench, what, shape, round, recv);
 	case RF_BROADCAST:
-		make_pattern(bench, what, 0, input_at, BENCH_ROOT, round, &pattern);
+		make_pattern(bench, what, 0, input_at, first_root, round, &pattern);
 		break;
 	case RF_REDUCE_SCATTER:
 		start = (size_t)bench->rank * shape->count;
 		make_pattern(bench, what, start, expected_at, 0, round, &pattern);
 		break;
 	case RF_REDUCE:
-		if (bench->rank != BENCH_ROOT)
+		if (bench->rank != last_root)
 			return 0;
 		make_pattern(bench, what, 0, expected_at, 0, round, &pattern);
 		break;

@@ -9,8 +9,9 @@
  * same element size; otherwise it overlaps none.
  *
  * Types. T is the element type, P its partial type (float32 for float16 and bfloat16, T itself for
- * all others). Where a call takes a type for each operand, each is T, or P if T is a 16-bit float.
- * 16-bit floats are computed in fp32 and rounded to nearest even, once, on the way to a T output.
+ * all others). Booleans are not divided. Where a call takes a type for each operand, each is T, or
+ * P if T is a 16-bit float. 16-bit floats are computed in fp32 and rounded to nearest even, once,
+ * on the way to a T output.
  */
 #ifndef RF_KERNELS_H
 #define RF_KERNELS_H
@@ -50,10 +51,12 @@ extern const size_t rf_kernel_set_count;
 
 /*
  * The set in use: the best supported one, or the one that RINGFOLD_ISA names. Chosen at the first
- * use, once for the process.
+ * use, once for the process. A name that does not exist, or not on this CPU, is passed over in
+ * silence: whoever reads the configuration tells by rf_kernels_force().
  */
 const struct rf_kernel_set *rf_kernels_active(void);
-/* Forces a set, for tests. RF_ERR_INVALID: no such name; RF_ERR_UNSUPPORTED: not on this CPU. */
+/* Forces a set, for tests and for configuration. RF_ERR_INVALID: no such name; RF_ERR_UNSUPPORTED:
+ * not on this CPU. */
 int rf_kernels_force(const char *name);
 
 #endif

@@ -100,6 +100,21 @@ static void payloads_may_be_no_memory(void **state)
 	}
 }
 
+static void what_is_too_large_is_refused(void **state)
+{
+	struct cluster *cluster = calloc(1, sizeof(*cluster));
+	struct rf_transport_peer *peer = &cluster->nodes[0].peers[1];
+	struct rf_transport_send send = {.bytes = 129};
+
+	(void)state;
+	rf_sim_params_calm(&cluster->params);
+	cluster->params.segment_max_bytes = 128;
+	cluster_start(cluster, base_seed(), 2, false);
+	wire(cluster, 0, 1);
+	assert_int_equal(peer->node->transport->ops->send(peer->endpoint, &send), RF_ERR_INVALID);
+	free_cluster(cluster);
+}
+
 /* ---- findings ------------------------------------------------------------------------------- */
 
 static void early_reuse_of_a_buffer_is_found(void **state)
@@ -433,6 +448,7 @@ int main(void)
 		cmocka_unit_test(every_segment_arrives_whole_and_in_its_lane),
 		cmocka_unit_test(the_same_seed_replays_exactly),
 		cmocka_unit_test(payloads_may_be_no_memory),
+		cmocka_unit_test(what_is_too_large_is_refused),
 		cmocka_unit_test(early_reuse_of_a_buffer_is_found),
 		cmocka_unit_test(early_reuse_is_found_at_completion),
 		cmocka_unit_test(a_withdrawn_send_arrives_and_leaves_its_buffer),

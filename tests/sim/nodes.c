@@ -18,6 +18,8 @@ void cluster_start(struct cluster *cluster, uint64_t seed, unsigned count, bool 
 	cluster->count = count;
 	if (!cluster->most_bytes)
 		cluster->most_bytes = 64u << seed % 11;
+	if (cluster->most_bytes > cluster->params.segment_max_bytes)
+		cluster->most_bytes = cluster->params.segment_max_bytes;
 	cluster->no_payload = no_payload;
 	assert_int_equal(rf_sim_create(seed, &cluster->params, &cluster->sim), RF_OK);
 	for (unsigned i = 0; i < count; i++) {

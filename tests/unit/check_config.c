@@ -212,14 +212,20 @@ static void variables_that_nothing_reads_are_found(void **state)
 	clear_environment();
 	setenv("RINGFOLD_CHUNK_BYTES", "1K", 1);
 	setenv("RINGFOLD_RANK", "0", 1);
+	setenv("RINGFOLD_TEST_ANYTHING", "1", 1);
+	setenv("RINGFOLD_TES", "", 1);
 	rf_config_unknown(note_variable, found);
 	assert_null(strstr(found, "RINGFOLD_CHUNK_BYTES "));
 	assert_null(strstr(found, "RINGFOLD_RANK "));
+	assert_null(strstr(found, "RINGFOLD_TES "));
 	setenv("RINGFOLD_CHUNK_BYTE", "1K", 1);
 	rf_config_unknown(note_variable, found);
 	assert_non_null(strstr(found, "RINGFOLD_CHUNK_BYTE "));
+	assert_null(strstr(found, "RINGFOLD_TEST_"));
 	unsetenv("RINGFOLD_CHUNK_BYTE");
 	unsetenv("RINGFOLD_RANK");
+	unsetenv("RINGFOLD_TEST_ANYTHING");
+	unsetenv("RINGFOLD_TES");
 	clear_environment();
 }
 

@@ -511,6 +511,46 @@ static void malformed_payloads_are_refused(uint64_t seed)
 	world_destroy(&world);
 }
 
+/* A report that is well-formed but names a rank that there is not, or too many. */
+static void impossible_ranks_are_refused(uint64_t seed)
+{
+	enum { RANKS = 4 };
+	static const struct {
+		uint32_t error, count, rank;
+		int status;
+	} cases[] = {
+		{(uint32_t)RF_ERR_RANK_DEAD, 1, RANKS, RF_ERR_PROTOCOL},
+		{(uint32_t)RF_ERR_RANK_DEAD, 1, UINT32_MAX, RF_ERR_PROTOCOL},
+		{(uint32_t)RF_ERR_RANK_DEAD, RANKS + 1, 0, RF_ERR_PROTOCOL},
+		{(uint32_t)RF_ERR_RANK_DEAD, UINT32_MAX, 0, RF_ERR_PROTOCOL},
+		{(uint32_t)RF_OK, 1, 0, RF_ERR_PROTOCOL},
+		{7, 1, 0, RF_ERR_PROTOCOL},
+		{(uint32_t)RF_ERR_RANK_DEAD, 1, 3, RF_OK},
+	};
+	rf_comm *comm;
+
+	ready(RANKS, seed);
+	comm = world.comms[1];
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint8_t payload[64];
+		struct rf_cursor c = {payload, payload + sizeof(payload), false};
+		struct rf_segment segment = {.comm = comm->id, .type = RF_SEGMENT_DEATH};
+		int status;
+
+		rf_put_u32(&c, cases[i].error);
+		rf_put_u32(&c, cases[i].count);
+		for (uint32_t k = 0; k < cases[i].count && k <= RANKS; k++)
+			rf_put_u32(&c, cases[i].rank);
+		rf_put_string(&c, "a test");
+		segment.bytes = (uint32_t)(c.at - payload);
+		status = rf_failure_on_segment(comm->lifelines[0]->peer, &segment, payload);
+		WORLD_CHECK(status == cases[i].status, "case %zu: %s", i, rf_strerror(status));
+	}
+	WORLD_CHECK(comm->failure && comm->failure->rank_count == 1 && comm->failure->ranks[0] == 3,
+		    "the good report was not taken");
+	world_destroy(&world);
+}
+
 static void ranks_are_written_for_people(void)
 {
 	static const struct {
@@ -554,6 +594,7 @@ int main(void)
 		TEST(the_late_are_named_and_not_those_that_wait_for_them, 30),
 		TEST(a_goodbye_is_not_a_death_but_fails_later_calls, 10),
 		TEST(malformed_payloads_are_refused, 2),
+		TEST(impossible_ranks_are_refused, 1),
 	};
 	const char *only = getenv("RINGFOLD_TEST_ONLY");
 	uint64_t seed = world_seed();

@@ -334,6 +334,7 @@ void rf_sim_params_hostile(struct rf_sim_params *params, uint64_t seed)
 	params->stream_again = BELOW(2) ? (unsigned)BELOW(300) : 0;
 	params->resolve_ns = BELOW(1000000);
 	params->lanes = 1 + (unsigned)BELOW(4);
+	params->segment_max_bytes = BELOW(2) ? 64u << BELOW(11) : RF_SEGMENT_PAYLOAD_MAX;
 	params->inline_bytes = BELOW(2) ? 64 : 0;
 	params->borrow = BELOW(2);
 	params->put = BELOW(2);
