@@ -70,6 +70,8 @@ class RendezvousError(Error):
     """Ranks are missing, or disagree about the job."""
 
 
+TIMEOUT = -4
+
 # The others are plain Errors.
 _CLASSES = {
     "RF_ERR_INVALID": InvalidError,

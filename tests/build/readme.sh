@@ -28,8 +28,7 @@ if [ -n "${RINGFOLD_SANITIZER:-}" ]; then
 fi
 "$PYTHON" -c 'import torch' 2>/dev/null || { echo "torch: $PYTHON has none"; exit 77; }
 block python >"$folder/reduce.py"
-# A free port below the range that the system gives out by itself.
-port=$((10000 + $$ % 20000))
+port=$("$abs_top_builddir/ringfold" run -n 1 --no-prefix sh -c 'echo $MASTER_PORT')
 for rank in 0 1 2 3; do
     PYTHONPATH=$abs_top_srcdir/python RINGFOLD_LIBRARY=$abs_top_builddir/.libs/libringfold.so \
         rank=$rank world=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
