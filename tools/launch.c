@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/pidfd.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -249,13 +249,14 @@ static int start_rank(struct job *job, int rank, char **command, int port)
 		return -1;
 	setpgid(started->pid, started->pid);
 	launch_guard_add(&job->guard, started->pid);
-	job->alive++;
 	started->job = job;
 	started->ended.ready = rank_ended;
-	started->pidfd = pidfd_open(started->pid, 0);
-	if (started->pidfd < 0)
+	started->pidfd = (int)syscall(SYS_pidfd_open, started->pid, 0);
+	if (started->pidfd < 0 ||
+	    launch_watch(job->epoll, started->pidfd, EPOLLIN, &started->ended))
 		return -1;
-	return launch_watch(job->epoll, started->pidfd, EPOLLIN, &started->ended);
+	job->alive++;
+	return 0;
 }
 
 static void start_failed(struct job *job, int rank, const char *program)
@@ -397,6 +398,7 @@ int launch_ranks(const struct launch *launch, char **command)
 		return status;
 	job->launch = launch;
 	job->kill_at = -1;
+	job->epoll = job->signals = -1;
 	fflush(NULL);
 	if (prepare(job)) {
 		fprintf(stderr, "%s: cannot start: %s\n", launch->verb, strerror(errno));
@@ -409,7 +411,8 @@ int launch_ranks(const struct launch *launch, char **command)
 		launch_output_destroy(job->output);
 	if (job->epoll >= 0)
 		close(job->epoll);
-	close(job->signals);
+	if (job->signals >= 0)
+		close(job->signals);
 	free(job);
 	return status;
 }

@@ -32,6 +32,15 @@ promise "it is named, once" same "$(grep -c 'no such program: No such file' "$sc
 rf run -n 4 "$scratch"
 promise "126 when it cannot be run" status_is 126
 
+(
+	ulimit -n 40
+	rf run -n 30 sh -c 'echo $$ >>"$1/ranks"; exec sleep 60' sh "$scratch"
+	exit $status
+)
+status=$?
+promise "126 when there is no room for all of them" status_is 126
+promise "and those that had been started are gone" until_true all_gone "$scratch/ranks"
+
 rf run --port
 promise "2 after a typing error" status_is 2
 rf run --prot 1 true
