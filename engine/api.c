@@ -52,6 +52,10 @@ static int check(const rf_comm *comm, struct asked *asked, const rf_call_options
 	if (options && options->size < sizeof(*options))
 		return refuse(comm, asked,
 			      "options.size is not set: begin with RF_CALL_OPTIONS_INIT");
+	if (options && (unsigned)options->order > RF_ORDER_TREE)
+		return refuse(comm, asked, "no such order");
+	if (options && (unsigned)options->wire > RF_WIRE_FLOAT32)
+		return refuse(comm, asked, "no such wire type");
 	if (!rf_dtype_name(task->dtype))
 		return refuse(comm, asked, "no such dtype");
 	if (!rf_op_name(task->op))
