@@ -128,7 +128,8 @@ static int start(rf_comm *comm, struct asked *asked, const rf_call_options *opti
 	if (status == RF_OK)
 		status = check(comm, asked, options);
 	if (status == RF_OK && asked->task.collective == RF_REDUCE_SCATTER && !asked->task.recv &&
-	    (my_count(comm, &asked->task) || (asked->task.send == RF_IN_PLACE && asked->task.count)))
+	    (my_count(comm, &asked->task) ||
+	     (asked->task.send == RF_IN_PLACE && asked->task.count)))
 		status = refuse(comm, asked, "the receive buffer is NULL");
 	if (status == RF_OK && asked->task.collective == RF_ALLGATHER && !asked->task.send &&
 	    my_count(comm, &asked->task))
