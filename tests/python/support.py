@@ -28,6 +28,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.environ.get("abs_top_srcdir") or os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get("abs_top_builddir") or os.path.join(TOP, "build")
 LIBRARY = os.environ.get("RINGFOLD_LIBRARY") or os.path.join(BUILD, ".libs", "libringfold.so.0")
+# The parent of the ranks loads the package too.
+sys.path.insert(0, os.path.join(TOP, "python"))
+os.environ["RINGFOLD_LIBRARY"] = LIBRARY
 WATCHDOG = float(os.environ.get("RINGFOLD_TEST_WATCHDOG", "120"))
 SEED = int(
     os.environ.get("PYTHON_TEST_SEED")
