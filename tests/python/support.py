@@ -128,6 +128,8 @@ def finish(test, processes, statuses=None, seconds=WATCHDOG):
         for process in processes:
             process.end()
     outputs = [process.output() for process in processes]
+    for process in processes:
+        process.file.close()
     if got != list(statuses) or left:
         text = "".join(
             f"---- rank {rank}: {status}\n{output}"
@@ -160,7 +162,7 @@ def on_ranks(world, statuses=None, **env):
                 Process([sys.executable, file], dict(one, **{BODY: name}))
                 for one in rank_environments(world, **env)
             ]
-            return finish(self, processes, statuses)
+            finish(self, processes, statuses)
 
         return run
 

@@ -158,7 +158,7 @@ class Errors(unittest.TestCase):
                     request.wait(60)
             elif comm.rank == 1:
                 with self.assertRaises(ringfold.AbortedError):
-                    comm.barrier()
+                    comm.allreduce(np.ones(1))
             else:
                 support.wait_until(comm.failure)
                 self.assertEqual(comm.failure().error, "RF_ERR_ABORTED")
