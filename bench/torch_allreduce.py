@@ -10,6 +10,9 @@ A round is a batch of blocking calls, each on a buffer of its own that was writt
 begun after a barrier, and timed by every rank; its time is that of the slowest rank. Reported is
 the median over the rounds, divided by the calls of a batch. Every element of every result is
 compared with what it must be.
+
+With --serve the rounds are begun from outside, so that programs can take turns: for each line "run
+BYTES CALLS" on standard input every rank answers "SECONDS CPU_SECONDS WRONG" for one round.
 """
 import argparse
 import json
@@ -47,6 +50,7 @@ def parse():
     )
     parser.add_argument("--timeout", type=float, default=120, help="seconds for any one call")
     parser.add_argument("--json", metavar="FILE", help="rank 0 writes JSON there (-: stdout)")
+    parser.add_argument("--serve", action="store_true", help="rounds on command, see above")
     parser.add_argument("--no-samples", action="store_true", help="leave single rounds out of it")
     return parser.parse_args()
 
@@ -111,6 +115,27 @@ def measure(args, bytes_, dtype, rank, world):
     return seconds[args.warmup:], calls, wrong
 
 
+def serve(dtype, rank, world):
+    """One round for each line."""
+    print("ready", flush=True)
+    kept = {}
+    for round_, line in enumerate(sys.stdin):
+        bytes_, calls = (int(word) for word in line.split()[1:3])
+        if (bytes_, calls) not in kept:
+            elements = max(1, bytes_ // torch.empty(0, dtype=dtype).element_size())
+            kept = {(bytes_, calls): Buffers(2 * calls, elements, dtype, rank, world)}
+        buffers = kept[(bytes_, calls)]
+        positions = buffers.take(calls)
+        buffers.write(positions, round_)
+        tensors = [buffers.tensors[position] for position in positions]
+        dist.all_reduce(torch.zeros(1))
+        start, cpu = time.perf_counter(), time.process_time()
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        print(f"{seconds:.9f} {cpu:.9f} {buffers.wrong(positions, round_)}", flush=True)
+
+
 def collect(store, key, mine, rank, world):
     """Every rank's value, on rank 0; not through the backend that is being measured."""
     store.set(f"{key}/{rank}", json.dumps(mine))
@@ -152,6 +177,11 @@ def main():
         args.backend, store=dist.PrefixStore("group", store), rank=rank, world_size=world,
         timeout=timeout,
     )
+    if args.serve:
+        serve(dtype, rank, world)
+        dist.barrier()
+        dist.destroy_process_group()
+        return 0
     results = []
     for number, bytes_ in enumerate(size_of(text) for text in args.sizes.split(",")):
         seconds, calls, wrong = measure(args, bytes_, dtype, rank, world)

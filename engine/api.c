@@ -52,6 +52,10 @@ static int check(const rf_comm *comm, struct asked *asked, const rf_call_options
 	if (options && options->size < sizeof(*options))
 		return refuse(comm, asked,
 			      "options.size is not set: begin with RF_CALL_OPTIONS_INIT");
+	if (options && (unsigned)options->order > RF_ORDER_TREE)
+		return refuse(comm, asked, "no such order");
+	if (options && (unsigned)options->wire > RF_WIRE_FLOAT32)
+		return refuse(comm, asked, "no such wire type");
 	if (!rf_dtype_name(task->dtype))
 		return refuse(comm, asked, "no such dtype");
 	if (!rf_op_name(task->op))
@@ -124,7 +128,8 @@ static int start(rf_comm *comm, struct asked *asked, const rf_call_options *opti
 	if (status == RF_OK)
 		status = check(comm, asked, options);
 	if (status == RF_OK && asked->task.collective == RF_REDUCE_SCATTER && !asked->task.recv &&
-	    (my_count(comm, &asked->task) || (asked->task.send == RF_IN_PLACE && asked->task.count)))
+	    (my_count(comm, &asked->task) ||
+	     (asked->task.send == RF_IN_PLACE && asked->task.count)))
 		status = refuse(comm, asked, "the receive buffer is NULL");
 	if (status == RF_OK && asked->task.collective == RF_ALLGATHER && !asked->task.send &&
 	    my_count(comm, &asked->task))

@@ -76,7 +76,7 @@ struct rf_incoming {
 	struct rf_receive *receive; /* NULL: the bytes are staged */
 	struct rf_staged *staged;
 	uint8_t *bounce; /* for a fold, where the transport lends no pieces; else NULL */
-	bool put_off; /* accept() said later */
+	bool put_off;    /* accept() said later */
 	bool eager;
 	struct rf_arrival arrival;
 	struct rf_landing landing;
@@ -119,6 +119,20 @@ void rf_call_make_ready(struct rf_call *call);
 int rf_calls_advance(rf_context *context);           /* all that are ready; 1 if there was one */
 void rf_call_fail(struct rf_call *call, int status); /* withdraws; ends when nothing is pending */
 void rf_call_end_if_drained(struct rf_call *call);
+
+/* The call cannot go on, for a reason of this rank's: fails the communicator. */
+void rf_call_break(struct rf_call *call, int error, const char *what);
+
+/* ---- call_segment.c ------------------------------------------------------------------------- */
+
+/* Asks again for segments that were put off. */
+void rf_call_retry_put_off(struct rf_call *call);
+
+/* ---- between the two ------------------------------------------------------------------------ */
+
+void rf_call_free_incoming(struct rf_incoming *incoming); /* the record only */
+/* Lets go of a segment that has not been used (entirely). */
+void rf_call_drop_incoming(struct rf_incoming *incoming);
 
 /* ---- what data.c calls ---------------------------------------------------------------------- */
 

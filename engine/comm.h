@@ -18,6 +18,7 @@ struct rf_link {
 	int rank;      /* the peer's */
 	bool lifeline; /* a neighbour in the overlay: holds the peer's control stream */
 	bool holds_control;
+	bool suspect; /* a data connection broke while the communicator was in use: see data.c */
 	struct rf_list peer_node; /* in peer->links */
 	uint64_t granted;         /* the peer has started all calls before this sequence number */
 	uint64_t told;            /* the peer knows that I have started all calls before this */

@@ -32,6 +32,30 @@ void rf_data_init(struct rf_peer *peer)
 
 static void broken(struct rf_peer *peer, const char *reason);
 
+static bool has_left(const rf_comm *comm, int rank)
+{
+	for (size_t i = 0; i < comm->leaver_count; i++) {
+		if (comm->leavers[i].rank == rank)
+			return true;
+	}
+	return false;
+}
+
+/* Whether there is a communicator that a broken data connection harms, as far as is known by now:
+ * not those that the peer has left, nor those that were made after. */
+static bool has_suspects(const struct rf_peer *peer)
+{
+	RF_LIST_EACH(node, &peer->links)
+	{
+		const struct rf_link *link = RF_CONTAINER(node, struct rf_link, peer_node);
+
+		if (link->suspect && link->comm->state == RF_COMM_READY &&
+		    !has_left(link->comm, link->rank))
+			return true;
+	}
+	return false;
+}
+
 static void cancel_dials(struct rf_peer *peer)
 {
 	for (unsigned i = 0; i < peer->dial_count; i++) {
@@ -80,8 +104,12 @@ static int open_endpoint(struct rf_peer *peer)
 
 	if (peer->state != RF_PEER_ALIVE)
 		return peer->state == RF_PEER_DEAD ? RF_ERR_RANK_DEAD : RF_ERR_RANK_LEFT;
-	if (peer->verdict.position)
+	if (peer->verdict.position && has_suspects(peer))
 		return RF_OK; /* being looked into */
+	if (peer->verdict.position) {
+		rf_timer_clear(&peer->context->timers, &peer->verdict);
+		verdict(&peer->verdict);
+	}
 	status = transport->ops->open(transport, &peer->data, NULL, 0, &peer->endpoint);
 	if (status != RF_OK)
 		return status;
@@ -185,24 +213,24 @@ void rf_staged_free(struct rf_staged *staged)
 
 /* ---- breakage ------------------------------------------------------------------------------- */
 
-static bool has_left(const rf_comm *comm, int rank)
-{
-	for (size_t i = 0; i < comm->leaver_count; i++) {
-		if (comm->leavers[i].rank == rank)
-			return true;
-	}
-	return false;
-}
-
 static void broken(struct rf_peer *peer, const char *reason)
 {
 	rf_context *context = peer->context;
 	uint64_t ms = (uint64_t)context->config.redial_ms + VERDICT_MARGIN_MS;
 
-	if (peer->state != RF_PEER_ALIVE || peer->verdict.position)
+	if (peer->state != RF_PEER_ALIVE)
+		return;
+	RF_LIST_EACH(node, &peer->links)
+	{
+		struct rf_link *link = RF_CONTAINER(node, struct rf_link, peer_node);
+
+		link->suspect |= link->comm->state == RF_COMM_READY;
+	}
+	if (peer->verdict.position)
 		return;
 	snprintf(peer->down_reason, sizeof(peer->down_reason), "%s", reason);
-	if (rf_timer_set(&context->timers, &peer->verdict, rf_now(context) + ms * 1000000) != RF_OK)
+	if (!has_suspects(peer) ||
+	    rf_timer_set(&context->timers, &peer->verdict, rf_now(context) + ms * 1000000) != RF_OK)
 		verdict(&peer->verdict);
 	else
 		rf_control_suspect(peer, reason);
@@ -227,7 +255,7 @@ static void verdict(struct rf_timer *timer)
 		rf_comm *comm = link->comm;
 		char message[320];
 
-		if (comm->state != RF_COMM_READY || has_left(comm, link->rank))
+		if (!link->suspect || comm->state != RF_COMM_READY || has_left(comm, link->rank))
 			continue;
 		snprintf(message, sizeof(message),
 			 "the data connection between rank %d and rank %d broke: %s", comm->rank,

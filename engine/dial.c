@@ -67,7 +67,8 @@ static void note_reason(struct rf_dial *dial, const struct rf_addr *addr, const 
 {
 	char text[RF_ADDR_TEXT];
 
-	snprintf(dial->reason, sizeof(dial->reason), "%s: %.180s", rf_addr_format(addr, text), what);
+	snprintf(dial->reason, sizeof(dial->reason), "%s: %.180s", rf_addr_format(addr, text),
+		 what);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

@@ -56,8 +56,8 @@ void rf_peer_put(struct rf_peer *peer)
 			rf_control_look(peer->control);
 		return;
 	}
+	rf_data_close(peer); /* first: it may have something to say by the control stream */
 	rf_control_free(peer);
-	rf_data_close(peer);
 	rf_map_remove(&peer->context->peers, peer->id.hi);
 	free(peer);
 }

@@ -317,8 +317,8 @@ RF_API int rf_comm_destroy(rf_comm **comm);
 RF_API int rf_comm_rank(const rf_comm *comm);
 RF_API int rf_comm_size(const rf_comm *comm);
 
-/** The context that a communicator belongs to: for rf_cq_create(), rf_alloc() and their like. A context
- * that the library made lives as long as anything in it. NULL for NULL. */
+/** The context that a communicator belongs to: for rf_cq_create(), rf_alloc() and their like. A
+ * context that the library made lives as long as anything in it. NULL for NULL. */
 RF_API rf_context *rf_comm_context(const rf_comm *comm);
 
 /* ---- failures ------------------------------------------------------------------------------- */

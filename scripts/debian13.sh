@@ -37,7 +37,8 @@ cd /src
 . scripts/suites.sh
 export RINGFOLD_RESULTS=/src/results
 : >$RINGFOLD_RESULTS
-packages_need build test || exit 1
+packages_need build test mpi || exit 1
+python3 -c 'import numpy' 2>/dev/null || packages_apt_get install -y --no-install-recommends python3-numpy
 scripts/build.sh build --enable-werror || exit 1
 cd build && results_of_make_check "debian$1" -j2
 INSIDE

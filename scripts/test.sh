@@ -39,6 +39,8 @@ TABLE
 packages_need build || exit 1
 packages_need test mpi aarch64 || echo "==> going on without; the tests that need it are skipped"
 suites_begin "$build/test-logs"
+# How long each test that tries random seeds goes on.
+[ $quick = no ] || export RINGFOLD_TEST_SECONDS=5
 [ $quick = yes ] || suite_run python-env 1200 scripts/python_env.sh
 
 while IFS='|' read -r name when limit command; do

@@ -11,12 +11,12 @@ enum { NAMES_BYTES = 128 };
 
 static const struct tool_column algorithm_columns[] = {
 	{"name", "algorithm", -10, false},
-	{"collectives", "collectives", -34, false},
+	{"collectives", "collectives", -41, false},
 	{"tree_order", "tree order", -10, true},
 	{"summary", "steps and bytes a rank", -1, false},
 };
 static const struct tool_column row_columns[] = {
-	{"collectives", "collectives", -34, false},
+	{"collectives", "collectives", -41, false},
 	{"order", "order", -5, false},
 	{"max_bytes", "up to bytes", 11, true},
 	{"algorithm", "algorithm", -10, false},

@@ -385,7 +385,7 @@ static void one_seed(uint64_t seed)
 	setup.algorithm = algorithms[seed / 7 % 5];
 	setup.chunk_bytes = seed % 3 ? 64u << (seed / 11 % 8) : 0;
 	setup.eager_bytes = seed % 2 ? 256 : 0;
-	setup.eager_budget_bytes = seed % 4 == 1 ? 2048 : 0;
+	setup.eager_budget_bytes = seed % 4 == 1 ? 2048 : seed % 8 == 3 ? 100 : 0;
 	world_create(&run->world, &setup);
 	run->comm_count = 1 + (int)(seed % COMMS_MAX);
 	run->call_count = setup.size > 64 ? 3 : 1 + (int)draw(run, CALLS_MAX);

@@ -348,12 +348,49 @@ static void a_cut_stream_hangs_nobody(uint64_t seed)
 	end_world(&fault);
 }
 
+static void sum_and_check(struct fault_world *fault)
+{
+	start_sums(fault, -1);
+	WORLD_CHECK(
+		world_run(&fault->world, fault->requests, (size_t)fault->world.size, 600 * SECOND),
+		"the sum does not end: %s", fault->world.last_log);
+	for (int rank = 0; rank < fault->world.size; rank++) {
+		int status = world_take(&fault->requests[rank]);
+
+		WORLD_CHECK(status == RF_OK, "rank %d: %s: %s", rank, rf_strerror(status),
+			    fault->world.last_log);
+	}
+}
+
+/* The connections of the one that was left end while the next is made: nobody takes that for a
+ * break. */
+static void a_communicator_after_another_is_whole(uint64_t seed)
+{
+	struct fault_world fault;
+
+	setup_world(&fault, seed, some_size(seed), 0);
+	for (int i = 0; i < 3; i++) {
+		sum_and_check(&fault);
+		for (int rank = 0; rank < fault.world.size; rank++) {
+			WORLD_CHECK(rf_comm_destroy(&fault.world.comms[rank]) == RF_OK, "destroy");
+			world_pass(&fault.world, rf_sim_random(fault.world.sim, 1000000));
+		}
+		if (seed % 2)
+			world_pass(&fault.world, rf_sim_random(fault.world.sim, SECOND));
+		world_join_all(&fault.world);
+	}
+	sum_and_check(&fault);
+	world_pass(&fault.world, 2 * SECOND);
+	sum_and_check(&fault);
+	end_world(&fault);
+}
+
 static void (*const cases[])(uint64_t seed) = {
 	a_death_is_known_within_a_second, an_idle_communicator_hears_of_a_death,
 	the_silent_rank_is_named,         the_late_rank_is_named,
 	an_abort_ends_all_calls,          a_goodbye_is_not_a_death,
 	a_mismatch_is_told_to_all,        others_go_on,
-	a_cut_stream_hangs_nobody,
+	a_cut_stream_hangs_nobody,        a_communicator_after_another_is_whole,
 };
 
 static double seconds(void)

@@ -68,7 +68,8 @@ static void connections_grow_with_the_logarithm(int size)
 
 	make_world(&world, size);
 	joined = heap_bytes();
-	world_pass(&world, UINT64_C(2000000000)); /* the leader's streams to those that joined end */
+	world_pass(&world,
+		   UINT64_C(2000000000)); /* the leader's streams to those that joined end */
 	for (int rank = 0; rank < size; rank++) {
 		unsigned count = rf_sim_stream_count(world.sim, (unsigned)rank);
 

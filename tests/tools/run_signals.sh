@@ -95,4 +95,15 @@ until_true lines_are "$scratch/ranks" 3
 kill -KILL "$pid"
 rf_end
 promise "and with one that is killed" until_true all_gone "$scratch/ranks" "$scratch/others"
+
+# Without the guard, which kills the groups.
+begin
+rf_start run -n 3 sh -c 'echo $$ >>$1/ranks; exec sleep 60' sh "$scratch"
+until_true lines_are "$scratch/ranks" 3
+guard=$(cat /proc/[0-9]*/stat 2>/dev/null |
+	awk -v launcher="$pid" '$2 == "(ringfold-guard)" && $4 == launcher { print $1 }')
+kill -KILL "$guard"
+kill -KILL "$pid"
+rf_end
+promise "ranks end with their launcher even alone" until_true all_gone "$scratch/ranks"
 finish
