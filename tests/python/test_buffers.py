@@ -111,7 +111,9 @@ class Calls(unittest.TestCase):
             if comm.rank in (1, 3):
                 two = comm.group([3, 1], tag=9)
                 self.assertEqual(two.broadcast(np.array([comm.rank]), root=0)[0], 3)
+                two.barrier()
                 two.destroy()
+            comm.barrier()  # nobody leaves before all have what they were sent
             half.destroy()
             with self.assertRaises(ValueError):
                 half.barrier()
