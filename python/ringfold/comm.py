@@ -157,7 +157,7 @@ class Comm:
         pointer, request = c_void_p(), c_void_p()
         with self.handle as parent:
             status = start(parent, ctypes.byref(pointer), ctypes.byref(request))
-            errors.check(status, doing, self.rank)
+            self._check(status, doing)
             _finish(request, self, doing)
         if not pointer.value:
             return None
@@ -190,7 +190,7 @@ class Comm:
         with self.handle as comm:
             if cq is None:
                 options = _start.call_options(deadline, order, wire)
-                errors.check(start(comm, options, request), doing, self.rank)
+                self._check(start(comm, options, request), doing)
                 if blocking:
                     _finish(request, self, doing)
                     return result
@@ -202,7 +202,7 @@ class Comm:
             try:
                 with cq.handle as queue:
                     options = _start.call_options(deadline, order, wire, queue.value, key)
-                    errors.check(start(comm, options, None), doing, self.rank)
+                    self._check(start(comm, options, None), doing)
             except BaseException:
                 cq.drop(key)
                 raise
@@ -357,6 +357,10 @@ class Comm:
         except (errors.Error, ValueError):
             report = None
         return errors.make(status, doing, self.rank, report)
+
+    def _check(self, status, doing):
+        if status < 0:
+            raise self.error(status, doing)
 
     def abort(self):
         """Ends all calls, on all ranks; from any thread."""

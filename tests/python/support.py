@@ -28,6 +28,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.environ.get("abs_top_srcdir") or os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get("abs_top_builddir") or os.path.join(TOP, "build")
 LIBRARY = os.environ.get("RINGFOLD_LIBRARY") or os.path.join(BUILD, ".libs", "libringfold.so.0")
+# The parent of the ranks loads the package too.
+sys.path.insert(0, os.path.join(TOP, "python"))
+os.environ["RINGFOLD_LIBRARY"] = LIBRARY
 WATCHDOG = float(os.environ.get("RINGFOLD_TEST_WATCHDOG", "120"))
 SEED = int(
     os.environ.get("PYTHON_TEST_SEED")
@@ -125,6 +128,8 @@ def finish(test, processes, statuses=None, seconds=WATCHDOG):
         for process in processes:
             process.end()
     outputs = [process.output() for process in processes]
+    for process in processes:
+        process.file.close()
     if got != list(statuses) or left:
         text = "".join(
             f"---- rank {rank}: {status}\n{output}"
@@ -157,7 +162,7 @@ def on_ranks(world, statuses=None, **env):
                 Process([sys.executable, file], dict(one, **{BODY: name}))
                 for one in rank_environments(world, **env)
             ]
-            return finish(self, processes, statuses)
+            finish(self, processes, statuses)
 
         return run
 

@@ -18,6 +18,11 @@ EXPECTED = [f"before {rank} data {rank + 1}.0\nafter {rank} data 10.0\n" for ran
 LATE_SECONDS = float(os.environ.get("RINGFOLD_TEST_LATE_SECONDS", "15"))
 
 
+def maps_of(process):
+    with open(f"/proc/{process.pid}/maps", encoding="ascii") as file:
+        return file.read()
+
+
 def can_have_hosts_file():
     try:
         return os.system("unshare -m true 2>/dev/null") == 0
@@ -63,8 +68,7 @@ class FourRankSum(unittest.TestCase):
                 ranks += [start(rank) for rank in (1, 2, 3)]
                 # The name comes when all of them are looking for it.
                 support.wait_until(lambda: all(
-                    "torch" in open(f"/proc/{one.pid}/maps", encoding="ascii").read()
-                    or one.process.poll() is not None for one in ranks[1:]))
+                    "torch" in maps_of(one) or one.process.poll() is not None for one in ranks[1:]))
                 begin = time.monotonic()
                 support.wait_until(
                     lambda: time.monotonic() - begin >= LATE_SECONDS / 5
