@@ -6,6 +6,7 @@
  */
 #include "engine/call.h"
 #include "engine/cq.h"
+#include "engine/early.h"
 #include "engine/kernels/kernels.h"
 #include "engine/select.h"
 
@@ -138,6 +139,24 @@ static int grant_credits(struct rf_call *call)
 	return RF_OK;
 }
 
+static void mismatch(rf_comm *comm, uint64_t seq, const struct rf_fingerprint *mine, int rank,
+		     const struct rf_fingerprint *theirs)
+{
+	char mine_text[RF_FINGERPRINT_TEXT], theirs_text[RF_FINGERPRINT_TEXT];
+	int ranks[2] = {comm->rank < rank ? comm->rank : rank,
+			comm->rank < rank ? rank : comm->rank};
+	bool mine_first = comm->rank < rank;
+	char message[512];
+
+	rf_fingerprint_format(mine, mine_text);
+	rf_fingerprint_format(theirs, theirs_text);
+	snprintf(message, sizeof(message),
+		 "call %llu does not match: rank %d made %s, rank %d made %s",
+		 (unsigned long long)seq, ranks[0], mine_first ? mine_text : theirs_text, ranks[1],
+		 mine_first ? theirs_text : mine_text);
+	rf_comm_fail(comm, RF_SEGMENT_MISMATCH, RF_ERR_MISMATCH, ranks, 2, message);
+}
+
 /* Segments that came before the call was started. */
 static void take_staged(struct rf_call *call)
 {
@@ -161,7 +180,8 @@ static void take_staged(struct rf_call *call)
 static void launch(struct rf_call *call)
 {
 	rf_comm *comm = call->request.comm;
-	int status;
+	struct rf_fingerprint theirs;
+	int status, rank;
 
 	comm->next_seq = call->seq + 1;
 	comm->open_calls++;
@@ -177,6 +197,8 @@ static void launch(struct rf_call *call)
 		status = grant_credits(call);
 	if (status != RF_OK && !call->failed)
 		rf_call_fail(call, status);
+	if (rf_early_differs(comm, call->seq, &call->fingerprint, &rank, &theirs) && !call->failed)
+		mismatch(comm, call->seq, &call->fingerprint, rank, &theirs);
 	take_staged(call);
 	if (!call->failed)
 		rf_call_make_ready(call);
@@ -277,7 +299,9 @@ static void end_call(struct rf_call *call, int status)
 	struct rf_stage *stage = &call->stages[0];
 
 	drop_blocks(call);
+	rf_early_end(comm, call->seq, &call->fingerprint);
 	rf_timer_clear(&context->timers, &call->request.deadline);
+	rf_timer_clear(&context->timers, &call->patience);
 	rf_map_remove(&comm->calls, call->seq + 1);
 	rf_list_remove(&call->node);
 	rf_list_remove(&call->ready_node);
@@ -459,25 +483,6 @@ int rf_calls_advance(rf_context *context)
 
 /* ---- arriving segments ---------------------------------------------------------------------- */
 
-static void mismatch(struct rf_call *call, struct rf_link *link,
-		     const struct rf_fingerprint *theirs)
-{
-	char mine_text[RF_FINGERPRINT_TEXT], theirs_text[RF_FINGERPRINT_TEXT];
-	rf_comm *comm = call->request.comm;
-	int ranks[2] = {comm->rank < link->rank ? comm->rank : link->rank,
-			comm->rank < link->rank ? link->rank : comm->rank};
-	bool mine_first = comm->rank < link->rank;
-	char message[512];
-
-	rf_fingerprint_format(&call->fingerprint, mine_text);
-	rf_fingerprint_format(theirs, theirs_text);
-	snprintf(message, sizeof(message),
-		 "call %llu does not match: rank %d made %s, rank %d made %s",
-		 (unsigned long long)call->seq, ranks[0], mine_first ? mine_text : theirs_text,
-		 ranks[1], mine_first ? theirs_text : mine_text);
-	rf_comm_fail(comm, RF_SEGMENT_MISMATCH, RF_ERR_MISMATCH, ranks, 2, message);
-}
-
 static struct rf_incoming *new_incoming(rf_context *context)
 {
 	struct rf_incoming *incoming;
@@ -604,7 +609,8 @@ void rf_call_segment(struct rf_call *call, struct rf_link *link, const struct rf
 		drop_incoming(incoming);
 	} else if (!rf_fingerprint_equal(&call->fingerprint, &segment->fingerprint)) {
 		drop_incoming(incoming);
-		mismatch(call, link, &segment->fingerprint);
+		mismatch(link->comm, call->seq, &call->fingerprint, link->rank,
+			 &segment->fingerprint);
 	} else if (segment->stage != 0 || call->stages[0].done) {
 		bad_segment(incoming, RF_ERR_PROTOCOL);
 	} else {
@@ -668,7 +674,8 @@ void rf_call_sent(struct rf_outgoing *outgoing)
 
 /* ---- credit --------------------------------------------------------------------------------- */
 
-/* The peer waits for a call of ours; if it has started already, it is told again. */
+/* The peer waits for a call of ours. If it has started already, the peer is told again; if it has
+ * ended, what the peer had for it has come. */
 static int on_want(struct rf_link *link, const struct rf_segment *segment)
 {
 	rf_comm *comm = link->comm;
@@ -680,8 +687,10 @@ static int on_want(struct rf_link *link, const struct rf_segment *segment)
 		link->wanted = segment->seq + 1;
 		return RF_OK;
 	}
+	if (!call)
+		return RF_OK;
 	reply.seq = segment->seq;
-	reply.fingerprint = call ? call->fingerprint : segment->fingerprint;
+	reply.fingerprint = call->fingerprint;
 	if (link->told <= segment->seq)
 		link->told = segment->seq + 1;
 	return rf_control_send(link->peer, &reply, NULL, 0) == RF_ERR_NOMEM ? RF_ERR_NOMEM : RF_OK;
@@ -690,6 +699,7 @@ static int on_want(struct rf_link *link, const struct rf_segment *segment)
 int rf_call_on_credit(struct rf_peer *peer, const struct rf_segment *segment)
 {
 	rf_comm *comm = rf_map_get(&peer->context->comms, segment->comm);
+	const struct rf_fingerprint *mine;
 	struct rf_link *link;
 	struct rf_call *call;
 
@@ -701,11 +711,12 @@ int rf_call_on_credit(struct rf_peer *peer, const struct rf_segment *segment)
 	if (link->granted <= segment->seq)
 		link->granted = segment->seq + 1;
 	call = rf_map_get(&comm->calls, segment->seq + 1);
-	if (call && !call->failed &&
-	    !rf_fingerprint_equal(&call->fingerprint, &segment->fingerprint)) {
-		mismatch(call, link, &segment->fingerprint);
+	mine = call ? &call->fingerprint : rf_early_ended(comm, segment->seq);
+	if (mine && !rf_fingerprint_equal(mine, &segment->fingerprint)) {
+		mismatch(comm, segment->seq, mine, link->rank, &segment->fingerprint);
 		return RF_OK;
 	}
+	rf_early_note(comm, link->rank, segment);
 	if (segment->type == RF_SEGMENT_WANT)
 		return on_want(link, segment);
 	if (call)

@@ -43,7 +43,9 @@ struct rf_call {
 	struct rf_list outgoing;   /* struct rf_outgoing: posted, not completed */
 	struct rf_list incoming;   /* struct rf_incoming: landing, or put off */
 	struct rf_list blocks;     /* struct rf_block: what it waits for before it can send */
-	size_t *counts;            /* copy of the caller's uneven counts */
+	struct rf_timer patience;  /* for credit that comes unasked: group.c */
+	bool impatient;
+	size_t *counts; /* copy of the caller's uneven counts */
 	struct rf_expected *expected;
 	size_t expected_count, expected_capacity;
 	struct rf_stage stages[1];
@@ -76,7 +78,7 @@ struct rf_incoming {
 	struct rf_receive *receive; /* NULL: the bytes are staged */
 	struct rf_staged *staged;
 	uint8_t *bounce; /* for a fold, where the transport lends no pieces; else NULL */
-	bool put_off; /* accept() said later */
+	bool put_off;    /* accept() said later */
 	bool eager;
 	struct rf_arrival arrival;
 	struct rf_landing landing;

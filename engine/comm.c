@@ -5,6 +5,7 @@
  */
 #include "engine/call.h"
 #include "engine/context_shared.h"
+#include "engine/early.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,7 @@ void rf_comm_free(rf_comm *comm)
 		rf_map_remove(&comm->context->comms, comm->id);
 	rf_list_remove(&comm->context_node);
 	free_staged(comm);
+	rf_early_free(comm);
 	rf_failure_free(comm);
 	free_links(comm);
 	rf_map_free(&comm->calls);
