@@ -191,14 +191,23 @@ int rf_comm_destroy(rf_comm **out)
 
 /* ---- accessors ------------------------------------------------------------------------------ */
 
+static bool is_forked(const rf_context *context)
+{
+	return atomic_load_explicit(&context->forked, memory_order_acquire);
+}
+
 int rf_comm_rank(const rf_comm *comm)
 {
-	return comm ? comm->rank : RF_ERR_INVALID;
+	if (!comm)
+		return RF_ERR_INVALID;
+	return is_forked(comm->context) ? RF_ERR_FORKED : comm->rank;
 }
 
 int rf_comm_size(const rf_comm *comm)
 {
-	return comm ? comm->size : RF_ERR_INVALID;
+	if (!comm)
+		return RF_ERR_INVALID;
+	return is_forked(comm->context) ? RF_ERR_FORKED : comm->size;
 }
 
 rf_context *rf_comm_context(const rf_comm *comm)
