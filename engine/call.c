@@ -6,6 +6,7 @@
  */
 #include "engine/call.h"
 #include "engine/cq.h"
+#include "engine/early.h"
 #include "engine/select.h"
 
 #include <stdio.h>
@@ -137,6 +138,24 @@ static int grant_credits(struct rf_call *call)
 	return RF_OK;
 }
 
+void rf_call_mismatch(rf_comm *comm, uint64_t seq, const struct rf_fingerprint *mine, int rank,
+		      const struct rf_fingerprint *theirs)
+{
+	char mine_text[RF_FINGERPRINT_TEXT], theirs_text[RF_FINGERPRINT_TEXT];
+	int ranks[2] = {comm->rank < rank ? comm->rank : rank,
+			comm->rank < rank ? rank : comm->rank};
+	bool mine_first = comm->rank < rank;
+	char message[512];
+
+	rf_fingerprint_format(mine, mine_text);
+	rf_fingerprint_format(theirs, theirs_text);
+	snprintf(message, sizeof(message),
+		 "call %llu does not match: rank %d made %s, rank %d made %s",
+		 (unsigned long long)seq, ranks[0], mine_first ? mine_text : theirs_text, ranks[1],
+		 mine_first ? theirs_text : mine_text);
+	rf_comm_fail(comm, RF_SEGMENT_MISMATCH, RF_ERR_MISMATCH, ranks, 2, message);
+}
+
 /* Segments that came before the call was started. */
 static void take_staged(struct rf_call *call)
 {
@@ -160,7 +179,8 @@ static void take_staged(struct rf_call *call)
 static void launch(struct rf_call *call)
 {
 	rf_comm *comm = call->request.comm;
-	int status;
+	struct rf_fingerprint theirs;
+	int status, rank;
 
 	comm->next_seq = call->seq + 1;
 	comm->open_calls++;
@@ -176,6 +196,8 @@ static void launch(struct rf_call *call)
 		status = grant_credits(call);
 	if (status != RF_OK && !call->failed)
 		rf_call_fail(call, status);
+	if (rf_early_differs(comm, call->seq, &call->fingerprint, &rank, &theirs) && !call->failed)
+		rf_call_mismatch(comm, call->seq, &call->fingerprint, rank, &theirs);
 	take_staged(call);
 	if (!call->failed)
 		rf_call_make_ready(call);
@@ -276,6 +298,8 @@ static void end_call(struct rf_call *call, int status)
 	struct rf_stage *stage = &call->stages[0];
 
 	drop_blocks(call);
+	rf_early_end(comm, call->seq, &call->fingerprint);
+	rf_timer_clear(&context->timers, &call->patience);
 	rf_timer_clear(&context->timers, &call->request.deadline);
 	rf_map_remove(&comm->calls, call->seq + 1);
 	rf_list_remove(&call->node);

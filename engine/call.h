@@ -43,7 +43,9 @@ struct rf_call {
 	struct rf_list outgoing;   /* struct rf_outgoing: posted, not completed */
 	struct rf_list incoming;   /* struct rf_incoming: landing, or put off */
 	struct rf_list blocks;     /* struct rf_block: what it waits for before it can send */
-	size_t *counts;            /* copy of the caller's uneven counts */
+	struct rf_timer patience;  /* for credit that comes unasked: group.c */
+	bool impatient;
+	size_t *counts; /* copy of the caller's uneven counts */
 	struct rf_expected *expected;
 	size_t expected_count, expected_capacity;
 	struct rf_stage stages[1];
@@ -122,6 +124,9 @@ void rf_call_end_if_drained(struct rf_call *call);
 
 /* The call cannot go on, for a reason of this rank's: fails the communicator. */
 void rf_call_break(struct rf_call *call, int error, const char *what);
+/* Another rank made another call under this number: fails the communicator with both views. */
+void rf_call_mismatch(rf_comm *comm, uint64_t seq, const struct rf_fingerprint *mine, int rank,
+		      const struct rf_fingerprint *theirs);
 
 /* ---- call_segment.c ------------------------------------------------------------------------- */
 

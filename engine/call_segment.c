@@ -4,30 +4,12 @@
  * algorithm says, and folded or landed there; and credit.
  */
 #include "engine/call.h"
+#include "engine/early.h"
 #include "engine/kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void mismatch(struct rf_call *call, struct rf_link *link,
-		     const struct rf_fingerprint *theirs)
-{
-	char mine_text[RF_FINGERPRINT_TEXT], theirs_text[RF_FINGERPRINT_TEXT];
-	rf_comm *comm = call->request.comm;
-	int ranks[2] = {comm->rank < link->rank ? comm->rank : link->rank,
-			comm->rank < link->rank ? link->rank : comm->rank};
-	bool mine_first = comm->rank < link->rank;
-	char message[512];
-
-	rf_fingerprint_format(&call->fingerprint, mine_text);
-	rf_fingerprint_format(theirs, theirs_text);
-	snprintf(message, sizeof(message),
-		 "call %llu does not match: rank %d made %s, rank %d made %s",
-		 (unsigned long long)call->seq, ranks[0], mine_first ? mine_text : theirs_text,
-		 ranks[1], mine_first ? theirs_text : mine_text);
-	rf_comm_fail(comm, RF_SEGMENT_MISMATCH, RF_ERR_MISMATCH, ranks, 2, message);
-}
 
 static struct rf_incoming *new_incoming(rf_context *context)
 {
@@ -155,7 +137,8 @@ void rf_call_segment(struct rf_call *call, struct rf_link *link, const struct rf
 		rf_call_drop_incoming(incoming);
 	} else if (!rf_fingerprint_equal(&call->fingerprint, &segment->fingerprint)) {
 		rf_call_drop_incoming(incoming);
-		mismatch(call, link, &segment->fingerprint);
+		rf_call_mismatch(link->comm, call->seq, &call->fingerprint, link->rank,
+				 &segment->fingerprint);
 	} else if (segment->stage != 0 || call->stages[0].done) {
 		bad_segment(incoming, RF_ERR_PROTOCOL);
 	} else {
@@ -205,13 +188,14 @@ void rf_call_delivered(struct rf_incoming *incoming)
 
 /* ---- credit --------------------------------------------------------------------------------- */
 
-/* The peer waits for a call of ours; if it has started already, it is told again. */
+/* The peer waits for a call of ours. If it has started already, the peer is told again; if it has
+ * ended, what the peer had for it has come. */
 static int on_want(struct rf_link *link, const struct rf_segment *segment)
 {
 	rf_comm *comm = link->comm;
 	struct rf_segment reply = {
 		.type = RF_SEGMENT_CREDIT, .epoch = comm->epoch, .comm = comm->id};
-	struct rf_call *call;
+	const struct rf_call *call;
 
 	reply.seq = segment->seq;
 	if (segment->seq >= comm->next_seq) {
@@ -222,11 +206,11 @@ static int on_want(struct rf_link *link, const struct rf_segment *segment)
 		if (!comm->next_seq || link->told >= comm->next_seq)
 			return RF_OK;
 		reply.seq = comm->next_seq - 1;
-		if (!rf_map_get(&comm->calls, reply.seq + 1))
-			return RF_OK; /* has ended, and needs nothing more */
 	}
 	call = rf_map_get(&comm->calls, reply.seq + 1);
-	reply.fingerprint = call ? call->fingerprint : segment->fingerprint;
+	if (!call)
+		return RF_OK;
+	reply.fingerprint = call->fingerprint;
 	if (link->told <= reply.seq)
 		link->told = reply.seq + 1;
 	return rf_control_send(link->peer, &reply, NULL, 0) == RF_ERR_NOMEM ? RF_ERR_NOMEM : RF_OK;
@@ -235,6 +219,7 @@ static int on_want(struct rf_link *link, const struct rf_segment *segment)
 int rf_call_on_credit(struct rf_peer *peer, const struct rf_segment *segment)
 {
 	rf_comm *comm = rf_map_get(&peer->context->comms, segment->comm);
+	const struct rf_fingerprint *mine;
 	struct rf_link *link;
 	struct rf_call *call;
 
@@ -246,11 +231,12 @@ int rf_call_on_credit(struct rf_peer *peer, const struct rf_segment *segment)
 	if (link->granted <= segment->seq)
 		link->granted = segment->seq + 1;
 	call = rf_map_get(&comm->calls, segment->seq + 1);
-	if (call && !call->failed &&
-	    !rf_fingerprint_equal(&call->fingerprint, &segment->fingerprint)) {
-		mismatch(call, link, &segment->fingerprint);
+	mine = call ? &call->fingerprint : rf_early_ended(comm, segment->seq);
+	if (mine && !rf_fingerprint_equal(mine, &segment->fingerprint)) {
+		rf_call_mismatch(comm, segment->seq, mine, link->rank, &segment->fingerprint);
 		return RF_OK;
 	}
+	rf_early_note(comm, link->rank, segment);
 	if (segment->type == RF_SEGMENT_WANT)
 		return on_want(link, segment);
 	if (call)

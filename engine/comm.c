@@ -5,6 +5,7 @@
  */
 #include "engine/call.h"
 #include "engine/context_shared.h"
+#include "engine/early.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,7 @@ void rf_comm_free(rf_comm *comm)
 		rf_map_remove(&comm->context->comms, comm->id);
 	rf_list_remove(&comm->context_node);
 	free_staged(comm);
+	rf_early_free(comm);
 	rf_failure_free(comm);
 	free_links(comm);
 	rf_map_free(&comm->calls);
@@ -189,14 +191,23 @@ int rf_comm_destroy(rf_comm **out)
 
 /* ---- accessors ------------------------------------------------------------------------------ */
 
+static bool is_forked(const rf_context *context)
+{
+	return atomic_load_explicit(&context->forked, memory_order_acquire);
+}
+
 int rf_comm_rank(const rf_comm *comm)
 {
-	return comm ? comm->rank : RF_ERR_INVALID;
+	if (!comm)
+		return RF_ERR_INVALID;
+	return is_forked(comm->context) ? RF_ERR_FORKED : comm->rank;
 }
 
 int rf_comm_size(const rf_comm *comm)
 {
-	return comm ? comm->size : RF_ERR_INVALID;
+	if (!comm)
+		return RF_ERR_INVALID;
+	return is_forked(comm->context) ? RF_ERR_FORKED : comm->size;
 }
 
 rf_context *rf_comm_context(const rf_comm *comm)

@@ -43,6 +43,8 @@ enum rf_comm_state {
 	RF_COMM_LEFT, /* destroyed by its owner, freed when its calls have let go */
 };
 
+enum { RF_ENDED_KEPT = 16 };
+
 struct rf_comm {
 	rf_context *context;
 	struct rf_list context_node;
@@ -63,6 +65,11 @@ struct rf_comm {
 	struct rf_map calls; /* open calls by sequence number + 1: struct rf_call */
 	struct rf_map
 		staged; /* eager segments of calls to come, likewise: struct rf_staged, chained */
+	struct rf_map early; /* what others said of calls to come, likewise: early.c */
+	struct {
+		uint64_t seq; /* + 1 */
+		struct rf_fingerprint fingerprint;
+	} ended[RF_ENDED_KEPT]; /* the last calls that have ended here: early.c */
 	size_t open_calls;
 	struct rf_list call_list; /* open calls, oldest first */
 

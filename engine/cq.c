@@ -77,7 +77,10 @@ int rf_cq_destroy(rf_cq **cq)
 
 int rf_cq_fd(const rf_cq *cq)
 {
-	return cq ? cq->fd : RF_ERR_INVALID;
+	if (!cq)
+		return RF_ERR_INVALID;
+	return atomic_load_explicit(&cq->context->forked, memory_order_acquire) ? RF_ERR_FORKED
+										: cq->fd;
 }
 
 rf_context *rf_cq_context(const rf_cq *cq)

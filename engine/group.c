@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PATIENCE_MS = 50 };
+
 static struct rf_stage *stage_of(struct rf_group *group)
 {
 	return RF_CONTAINER(group, struct rf_stage, group);
@@ -70,6 +72,32 @@ static int block_on(struct rf_call *call, struct rf_peer *peer)
 	return RF_ERR_AGAIN;
 }
 
+static void lose_patience(struct rf_timer *timer)
+{
+	struct rf_call *call = RF_CONTAINER(timer, struct rf_call, patience);
+
+	call->impatient = true;
+	rf_call_make_ready(call);
+}
+
+/*
+ * A large call's receiver tells without being asked, if it expects anything of this rank. If it has
+ * made another call and does not, only a question shows it the mismatch: put off, because it is
+ * needed so rarely.
+ */
+static int await_credit(struct rf_call *call)
+{
+	struct rf_timers *timers = &call->request.context->timers;
+
+	if (call->patience.fire)
+		return RF_ERR_AGAIN;
+	call->patience.fire = lose_patience;
+	if (rf_timer_set(timers, &call->patience,
+			 rf_now(call->request.context) + PATIENCE_MS * 1000000u) != RF_OK)
+		call->impatient = true;
+	return RF_ERR_AGAIN;
+}
+
 /* Asks the receiver to say when it starts the call: once a call and link. */
 static int ask_for_credit(struct rf_call *call, struct rf_link *link)
 {
@@ -77,8 +105,10 @@ static int ask_for_credit(struct rf_call *call, struct rf_link *link)
 	int status;
 
 	call->request.comm->counters.credit_waits++;
-	if (!call->eager || link->asked > call->seq)
-		return RF_ERR_AGAIN; /* a large call's receiver tells without being asked */
+	if (link->asked > call->seq)
+		return RF_ERR_AGAIN;
+	if (!call->eager && !call->impatient)
+		return await_credit(call);
 	segment.comm = call->request.comm->id;
 	segment.epoch = call->request.comm->epoch;
 	segment.seq = call->seq;

@@ -251,34 +251,43 @@ static void a_goodbye_is_not_a_death(uint64_t seed)
 	end_world(&fault);
 }
 
-/* Each rank but one makes the same call; the odd one differs in one respect. */
+/* Each rank but one makes the same call; the odd one differs in one respect. Credits may come
+ * before their receiver has started the call. */
 static void a_mismatch_is_told_to_all(uint64_t seed)
 {
 	struct fault_world fault;
-	int odd;
+	int odd, first;
 
 	setup_world(&fault, seed, some_size(seed), 0);
 	odd = (int)rf_sim_random(fault.world.sim, (uint64_t)fault.world.size);
-	for (int rank = 0; rank < fault.world.size; rank++) {
+	first = (int)rf_sim_random(fault.world.sim, (uint64_t)fault.world.size);
+	for (int turn = 0; turn < fault.world.size; turn++) {
+		int place = (first + turn) % fault.world.size;
+		int rank = seed & 16 ? fault.world.size - 1 - place : place;
 		rf_comm *comm = fault.world.comms[rank];
 		rf_request **request = &fault.requests[rank];
 		void *buffer = buffer_of(&fault, rank);
-		uint64_t kind = rank == odd ? seed % 5 : 5;
+		uint64_t kind = rank == odd ? seed / 9 % 6 : seed / 9 % 6 == 5 ? 6 : 7;
 		size_t count = kind == 0 ? fault.count / 2 : fault.count;
 		rf_dtype dtype = kind == 1 ? RF_INT32 : RF_FLOAT32;
 		rf_op op = kind == 2 ? RF_MAX : RF_SUM;
-		int status = kind == 3 ? rf_ibarrier(comm, NULL, request)
-			     : kind == 4
-				     ? rf_ibroadcast(comm, buffer, count, dtype, 0, NULL, request)
-				     : rf_iallreduce(comm, RF_IN_PLACE, buffer, count, dtype, op,
-						     NULL, request);
+		int status =
+			kind == 3 ? rf_ibarrier(comm, NULL, request)
+			: kind >= 4 && kind <= 6
+				? rf_ibroadcast(comm, buffer, count, dtype,
+						kind == 5 ? fault.world.size - 1 : 0, NULL, request)
+				: rf_iallreduce(comm, RF_IN_PLACE, buffer, count, dtype, op, NULL,
+						request);
 
 		WORLD_CHECK(status == RF_OK || status == RF_ERR_MISMATCH,
 			    "rank %d does not start: %s", rank, rf_strerror(status));
+		if (seed & 8)
+			world_pass(&fault.world, rf_sim_random(fault.world.sim, 3000000));
 	}
 	check_ends(&fault, SECOND, RF_ERR_MISMATCH, odd);
 	for (int rank = 0; rank < fault.world.size; rank++)
-		WORLD_CHECK(strstr(fault.world.comms[rank]->failure->message, "allreduce"),
+		WORLD_CHECK(strstr(fault.world.comms[rank]->failure->message,
+				   seed / 9 % 6 == 5 ? "broadcast" : "allreduce"),
 			    "rank %d: the other view is missing: %s", rank,
 			    fault.world.comms[rank]->failure->message);
 	end_world(&fault);
