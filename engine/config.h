@@ -29,7 +29,7 @@
 	  "largest segment that is sent before the receiver has started its call")                \
 	X(eager_budget_bytes, "RINGFOLD_EAGER_BUDGET_BYTES", SIZE, "1M", true, NULL,              \
 	  "bytes a peer may send ahead of its receiver's calls")                                  \
-	X(doubling_max_bytes, "RINGFOLD_DOUBLING_MAX_BYTES", SIZE, "32K", true, NULL,             \
+	X(doubling_max_bytes, "RINGFOLD_DOUBLING_MAX_BYTES", SIZE, "64K", true, NULL,             \
 	  "allreduce up to this is done by recursive doubling")                                   \
 	X(direct_max_bytes, "RINGFOLD_DIRECT_MAX_BYTES", SIZE, "0", true, NULL,                   \
 	  "allreduce up to this (and above doubling) is done pairwise; 0: never by itself")       \

@@ -43,15 +43,22 @@ static int poll_network(rf_context *context)
 	return batch.count > 0;
 }
 
-int rf_drive(rf_context *context)
+/* A round without asking the network. */
+static int drive_ready(rf_context *context)
 {
-	int happened = poll_network(context);
+	int happened = rf_data_poll(context);
 
-	happened |= rf_data_poll(context);
 	if (context->timers.count)
 		happened |= rf_timers_run(&context->timers, rf_now(context)) > 0;
 	happened |= rf_calls_advance(context);
 	return happened;
+}
+
+int rf_drive(rf_context *context)
+{
+	int happened = poll_network(context);
+
+	return happened | drive_ready(context);
 }
 
 /* Others wait for the lock: a mutex alone would let the spinner have it again and again. */
@@ -126,11 +133,14 @@ static int drive_as_caller(rf_context *context, const bool *done, uint64_t until
 {
 	uint64_t budget = spin_budget_ns(context), spin = 0;
 	uint64_t idle_since = 0;
-	struct rf_ready_batch batch;
+	struct rf_ready_batch batch = {.count = 0};
 
 	while (!*done) {
-		int happened = rf_drive(context);
+		/* What a sleep has brought needs no second look. */
+		int happened = batch.count ? drive_ready(context) : rf_drive(context);
 		uint64_t now;
+
+		batch.count = 0;
 
 		if (*done)
 			break;

@@ -398,9 +398,9 @@ static int doubling_expect(struct doubling *d)
 	if (d->role == DOUBLING_SERVER)
 		status = group->ops->expect(group, group->rank - 1, bytes, false);
 	for (int stage = 1; stage <= d->steps && status == RF_OK; stage++) {
-		bool prompt = stage == 1 && d->role == DOUBLING_PEER && d->segments > 0;
-
-		status = group->ops->expect(group, doubling_partner(d, stage), wire, prompt);
+		/* A later step waits for an earlier one's partner, but never for its own. */
+		status = group->ops->expect(group, doubling_partner(d, stage), wire,
+					    d->segments > 0);
 	}
 	return status;
 }

@@ -53,8 +53,8 @@ struct rank {
 enum {
 	RELATION_EXPECTED = 1,
 	RELATION_PROMPT = 2,
-	RELATION_SENT_FIRST = 4,
-	RELATION_SENT_BYTES = 8
+	RELATION_SENT = 4,
+	RELATION_SENT_FIRST_BYTES = 8 /* in the first advance, with nothing received */
 };
 
 struct world {
@@ -204,8 +204,9 @@ static int world_send(struct rf_group *group, int to, unsigned channel, uint32_t
 	(void)more;
 	WORLD_CHECK(to >= 0 && to < group->size && to != group->rank, "send to %d", to);
 	WORLD_CHECK(channel < world->c->plan.channels, "channel %u", channel);
-	if (!rank->arrivals && world->c->first_alone && !rank->advanced)
-		rank->relation[to] |= RELATION_SENT_FIRST | (bytes ? RELATION_SENT_BYTES : 0);
+	rank->relation[to] |= RELATION_SENT;
+	if (!rank->arrivals && world->c->first_alone && !rank->advanced && bytes)
+		rank->relation[to] |= RELATION_SENT_FIRST_BYTES;
 	if (!world->ranks[to].started) {
 		rank->wants_credit = true;
 		return RF_ERR_AGAIN;
@@ -523,9 +524,10 @@ static void check_rank(const struct world *world, const struct rank *rank)
 			    (unsigned long long)rank->received[from]);
 		if (!world->c->first_alone || !(relation & RELATION_EXPECTED))
 			continue;
-		WORLD_CHECK(!(relation & RELATION_PROMPT) || relation & RELATION_SENT_FIRST,
+		/* Two that are prompt to each other and wait for each other would not get here. */
+		WORLD_CHECK(!(relation & RELATION_PROMPT) || relation & RELATION_SENT,
 			    "rank %d is not prompt to %d", rank->group.rank, from);
-		WORLD_CHECK(relation & RELATION_PROMPT || !(relation & RELATION_SENT_BYTES),
+		WORLD_CHECK(relation & RELATION_PROMPT || !(relation & RELATION_SENT_FIRST_BYTES),
 			    "rank %d is prompt to %d", rank->group.rank, from);
 	}
 }
