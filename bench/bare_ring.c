@@ -204,20 +204,42 @@ static uint64_t now_us(void)
 	return (uint64_t)at.tv_sec * 1000000u + (uint64_t)at.tv_nsec / 1000u;
 }
 
-/* Called when nothing moved; *since is 0 when something had moved before. */
+/* Spins that ended in a sleep, in a row; and waits since then. Ranks that share a core, because
+ * others are busy on the other one, had better not spin. */
+enum { SPIN_FAILURES = 2, SPIN_AGAIN = 64 };
+static unsigned spins_failed, spins_left_out;
+
+static bool may_spin(void)
+{
+	return ring.spins && (spins_failed < SPIN_FAILURES || spins_left_out >= SPIN_AGAIN);
+}
+
+static void has_moved(uint64_t *since)
+{
+	if (*since) {
+		spins_failed = 0;
+		spins_left_out = 0;
+	}
+	*since = 0;
+}
+
+/* Called when nothing moved; *since: when it began to spin, or 0. */
 static void wait_for(bool receives, bool sends, uint64_t *since)
 {
 	struct pollfd fds[2] = {{ring.from, receives ? POLLIN : 0, 0},
 				{ring.to, sends ? POLLOUT : 0, 0}};
 
-	if (ring.spins) {
+	if (may_spin()) {
 		uint64_t now = now_us();
 
 		if (!*since)
 			*since = now;
 		if (now - *since < settings.spin)
 			return;
+		spins_failed++;
+		spins_left_out = 0;
 	}
+	spins_left_out++;
 	poll(fds, 2, -1);
 	*since = 0;
 }
@@ -234,7 +256,7 @@ static void round_in_blocks(void)
 
 		moves |= receive_on();
 		if (moves)
-			idle_since = 0;
+			has_moved(&idle_since);
 		else
 			wait_for(ring.received.step<steps(), ready_to_send()> 0, &idle_since);
 	}
@@ -261,7 +283,7 @@ static void round_whole(void)
 			sent += out;
 			received += in;
 			if (out + in)
-				idle_since = 0;
+				has_moved(&idle_since);
 			else
 				wait_for(received < bytes, sent < bytes, &idle_since);
 		}

@@ -8,5 +8,6 @@
 int info_overview(enum tool_format format);
 int info_config(enum tool_format format);
 int info_algorithms(enum tool_format format);
+int info_scale(enum tool_format format, int ranks);
 
 #endif

@@ -54,8 +54,13 @@ promise "with the thresholds in force" has out '12345'
 RINGFOLD_DOUBLING_MAX_BYTES=many rf info --algorithms
 promise "or a failure if they are wrong" status_is 1
 
+rf info --scale 1024
+promise "a rank of 1024 has O(log n) lifelines" has out '^lifelines  *19 '
+rf info --scale none
+promise "a number of ranks that is none is refused" status_is 2
+
 if [ -n "$have_python" ]; then
-	for part in "" --config --algorithms; do
+	for part in "" --config --algorithms "--scale 64"; do
 		rf info $part --json
 		promise "info $part --json is JSON" is_json
 	done

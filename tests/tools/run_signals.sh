@@ -74,7 +74,7 @@ begin
 	>"$scratch/out" 2>"$scratch/err" &
 pid=$!
 until_true lines_are "$scratch/ranks" 1
-until_true grep -q sleep "/proc/$(cat "$scratch/ranks")/cmdline"
+until_true grep -q ^sleep "/proc/$(cat "$scratch/ranks")/cmdline"
 kill -HUP "$pid"
 kill -TERM "$pid"
 rf_end
