@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Collective calls on numpy arrays and other buffers."""
 import array
+import os
 import select
 import unittest
 
@@ -33,6 +34,15 @@ def expected(op, size, count, dtype):
         # What is rounded once, here and there.
         return (total / size).astype(dtype) if dtype[0] == "f" else total // dtype_of(dtype, size)
     return FOLDS[op].reduce(inputs, dtype=dtype)
+
+
+def is_running(pid):
+    """Not when it is a zombie either."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def dtype_of(dtype, value):
@@ -111,12 +121,20 @@ class Calls(unittest.TestCase):
             if comm.rank in (1, 3):
                 two = comm.group([3, 1], tag=9)
                 self.assertEqual(two.broadcast(np.array([comm.rank]), root=0)[0], 3)
-                two.barrier()
                 two.destroy()
-            comm.barrier()  # nobody leaves before all have what they were sent
             half.destroy()
             with self.assertRaises(ValueError):
                 half.barrier()
+
+    @on_ranks(4)
+    def test_the_root_of_a_broadcast_may_end_at_once(self):
+        comm = ringfold.Comm.from_env()
+        pids = comm.allgather(np.full(1, os.getpid()), np.empty(4, int))
+        if comm.rank:
+            # Its data is here, or on the way, when the call begins.
+            support.wait_until(lambda: not is_running(pids[0]))
+        self.assertEqual(comm.broadcast(np.full(1, comm.rank + 7))[0], 7)
+        comm.destroy()
 
     @on_ranks(2)
     def test_buffers_that_are_not_arrays(self):
