@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { LOOK_AGAIN_MS = 20 };
+
 #define LOBBY_NS (1800ull * 1000000000ull) /* how long early ranks are kept */
 
 /* ---- arrivals ------------------------------------------------------------------------------- */
@@ -229,6 +231,36 @@ static bool arrival_fits(struct rf_join *join, struct rf_join_arrival *arrival)
 	return false;
 }
 
+/* A rank that has just died may be lost to the leader only: it dials again, or is forgotten when
+ * RINGFOLD_REDIAL has passed, and then it may be started again. */
+static bool all_are_up(const struct rf_join *join)
+{
+	for (int rank = 1; rank < join->size; rank++) {
+		if (!rf_control_is_up(join->by_rank[rank]->peer))
+			return false;
+	}
+	return true;
+}
+
+static void all_have_come(struct rf_join *join);
+
+static void look_again(struct rf_timer *timer)
+{
+	struct rf_join *join = RF_CONTAINER(timer, struct rf_join, retry);
+
+	if (join->arrival_count == (size_t)join->size - 1)
+		all_have_come(join);
+}
+
+static void all_have_come(struct rf_join *join)
+{
+	join->retry.fire = look_again;
+	if (all_are_up(join) ||
+	    rf_timer_set(&join->context->timers, &join->retry,
+			 rf_now(join->context) + LOOK_AGAIN_MS * 1000000ull) != RF_OK)
+		hand_out_table(join);
+}
+
 /* The arrival is in join->arrivals already, so that it hears of a failure. False: it has failed. */
 static bool arrival_take(struct rf_join *join, struct rf_join_arrival *arrival)
 {
@@ -236,7 +268,7 @@ static bool arrival_take(struct rf_join *join, struct rf_join_arrival *arrival)
 		return false;
 	join->by_rank[arrival->rank] = arrival;
 	if (join->arrival_count == (size_t)join->size - 1) {
-		hand_out_table(join);
+		all_have_come(join);
 		return false;
 	}
 	return true;

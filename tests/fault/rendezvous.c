@@ -68,7 +68,6 @@ void a_rank_killed_in_rendezvous_may_come_again(void)
 		team_start(&team, i, join_and_sum);
 	await_connections(&team, 2);
 	team_kill(&team, 1);
-	poll(NULL, 0, 700); /* a lost rank may dial again until RINGFOLD_REDIAL has passed */
 	team_start(&team, 1, join_and_sum);
 	team_start(&team, 3, join_and_sum);
 	team_joined(&team);
