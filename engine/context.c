@@ -276,8 +276,15 @@ int rf_context_create(const rf_context_options *options, rf_context **context)
 	if (!context || (options && options->size < sizeof(*options)))
 		return RF_ERR_INVALID;
 	status = rf_net_posix_create(&setup.net);
-	if (status != RF_OK)
+	if (status != RF_OK) {
+		struct rf_logger logger = {.level = RF_LOG_ERROR,
+					   .write = options ? options->log : NULL,
+					   .user = options ? options->log_user : NULL};
+
+		rf_log(&logger, RF_LOG_ERROR,
+		       "a context cannot be made: %m (for open files see ulimit -n)");
 		return status;
+	}
 	return rf_context_create_with(options, &setup, context);
 }
 

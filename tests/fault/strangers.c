@@ -146,6 +146,7 @@ static int sum_on(struct seat *seat)
 		if (++calls == 3)
 			seat_say(seat, "going", RF_OK, NULL, calls);
 	}
+	seat_await(seat, "stop");
 	seat_say(seat, "stopped", RF_OK, comm, calls);
 	free(values);
 	CHECK_OK(rf_comm_destroy(&comm));

@@ -25,10 +25,12 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.environ.get("abs_top_srcdir") or os.path.dirname(os.path.dirname(HERE))
-BUILD = os.environ.get("abs_top_builddir") or os.path.join(TOP, "build")
+TOP = os.path.abspath(
+    os.environ.get("abs_top_srcdir") or os.path.dirname(os.path.dirname(HERE)))
+BUILD = os.path.abspath(os.environ.get("abs_top_builddir") or os.path.join(TOP, "build"))
 LIBRARY = os.environ.get("RINGFOLD_LIBRARY") or os.path.join(BUILD, ".libs", "libringfold.so.0")
-# The parent of the ranks loads the package too.
+# The source tree stays as it is, and the parent of the ranks loads the package too.
+sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "python"))
 os.environ["RINGFOLD_LIBRARY"] = LIBRARY
 WATCHDOG = float(os.environ.get("RINGFOLD_TEST_WATCHDOG", "120"))
@@ -56,6 +58,7 @@ def environment(**more):
     env["RINGFOLD_LIBRARY"] = LIBRARY
     env["PYTHON_TEST_SEED"] = str(SEED)
     env["PYTHONPATH"] = os.path.join(TOP, "python")
+    env["PYTHONDONTWRITEBYTECODE"] = "1"
     env["OMP_NUM_THREADS"] = "1"
     env.update({name: str(value) for name, value in more.items()})
     return env

@@ -68,6 +68,8 @@ class Package(unittest.TestCase):
             shutil.copytree(
                 os.path.join(support.TOP, "python"), source,
                 ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+            for where, _, _ in os.walk(source):
+                os.chmod(where, 0o755)  # the original may be read-only
             # A source tree with a build in it.
             for path, content in (("include/ringfold.h", None), ("build/.libs", support.LIBRARY)):
                 os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
