@@ -128,6 +128,10 @@ void rf_call_break(struct rf_call *call, int error, const char *what);
 void rf_call_mismatch(rf_comm *comm, uint64_t seq, const struct rf_fingerprint *mine, int rank,
 		      const struct rf_fingerprint *theirs);
 
+/* Passes the status on; if it says that the partner is dead or has left, fails the communicator
+ * first, so that the partner is the one that is named. */
+int rf_call_partner_failed(struct rf_call *call, const struct rf_link *link, int status);
+
 /* ---- call_segment.c ------------------------------------------------------------------------- */
 
 /* Asks again for segments that were put off. */

@@ -166,7 +166,7 @@ void rf_comm_say_goodbye(rf_comm *comm);
 int rf_comm_check_leavers(rf_comm *comm, uint64_t seq);
 void rf_failure_free(rf_comm *comm);
 
-/* call.c: ends all open calls with comm->failure->error. */
-void rf_comm_revoke_calls(rf_comm *comm);
+/* call.c: ends all open calls with this error. */
+void rf_comm_revoke_calls(rf_comm *comm, int error);
 
 #endif
