@@ -252,7 +252,6 @@ int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_ca
 	status = stage->plan.algo->create(&stage->group, &stage->task, &stage->plan, &stage->state);
 	if (status != RF_OK)
 		goto fail;
-	call->started = true;
 	status = rf_map_put(&comm->calls, call->seq + 1, call);
 	if (status != RF_OK)
 		goto fail_state;
@@ -428,6 +427,8 @@ static void book_wait(struct rf_stage *stage, int awaited)
 	if (awaited == stage->awaited)
 		return;
 	now = rf_now(comm->context);
+	if (stage->awaited >= 0)
+		comm->counters.wait_ns += now - stage->awaited_since;
 	if (stage->awaited >= 0 && comm->ranks[stage->awaited].link)
 		comm->ranks[stage->awaited].link->wait_ns += now - stage->awaited_since;
 	stage->awaited = awaited;

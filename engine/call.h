@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls: one collective call in flight, its stages, and what it has under way. Private to the
+ * Calls: one collective call in flight, its machine, and what it has under way. Private to the
  * engine's call.c (life of a call), group.c (what algorithms ask for), data.c (what transports
  * report) and api.c.
  */
@@ -10,9 +10,7 @@
 #include "engine/algo/algo.h"
 #include "engine/request.h"
 
-enum { RF_STAGES_MAX = 4 };
-
-/* One machine of a call. A call has one; a hierarchy chains several, each over its own group. */
+/* The machine of a call, over the group of all ranks. */
 struct rf_stage {
 	struct rf_group group; /* first: group_ops get a pointer to it */
 	struct rf_call *call;
@@ -36,7 +34,6 @@ struct rf_call {
 	struct rf_fingerprint fingerprint;
 	bool eager;    /* small enough to be sent before the receiver has started */
 	bool is_ready; /* in context->ready_calls */
-	bool started;  /* create() is over: expect() is not allowed any more */
 	int failed;    /* the error with which it ends when nothing is pending any more; 0: none */
 	struct rf_list node;       /* in comm->call_list */
 	struct rf_list ready_node; /* in context->ready_calls */
