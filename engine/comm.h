@@ -40,7 +40,7 @@ enum rf_comm_state {
 	RF_COMM_FORMING, /* rendezvous and lifelines; segments for it are accepted and staged */
 	RF_COMM_READY,
 	RF_COMM_FAILED,
-	RF_COMM_LEFT, /* destroyed by its owner, freed when its calls have let go */
+	RF_COMM_LEFT, /* being destroyed by its owner */
 };
 
 enum { RF_ENDED_KEPT = 16 };
