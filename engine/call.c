@@ -135,7 +135,7 @@ static int grant_credits(struct rf_call *call)
 		/* Whoever has made this call and left needs no credit: its data is on the way, or
 		 * here. */
 		if (status != RF_OK && status != RF_ERR_RANK_LEFT)
-			return status;
+			return rf_call_partner_failed(call, link, status);
 	}
 	return RF_OK;
 }
@@ -197,7 +197,7 @@ static void launch(struct rf_call *call)
 	if (status == RF_OK && !call->failed)
 		status = grant_credits(call);
 	if (status != RF_OK && !call->failed)
-		rf_call_fail(call, status);
+		rf_call_break(call, status, rf_strerror(status));
 	if (rf_early_differs(comm, call->seq, &call->fingerprint, &rank, &theirs) && !call->failed)
 		rf_call_mismatch(comm, call->seq, &call->fingerprint, rank, &theirs);
 	take_staged(call);
@@ -252,7 +252,6 @@ int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_ca
 	status = stage->plan.algo->create(&stage->group, &stage->task, &stage->plan, &stage->state);
 	if (status != RF_OK)
 		goto fail;
-	call->started = true;
 	status = rf_map_put(&comm->calls, call->seq + 1, call);
 	if (status != RF_OK)
 		goto fail_state;
@@ -401,11 +400,11 @@ void rf_call_fail(struct rf_call *call, int status)
 	rf_call_make_ready(call);
 }
 
-void rf_comm_revoke_calls(rf_comm *comm)
+void rf_comm_revoke_calls(rf_comm *comm, int error)
 {
 	RF_LIST_EACH(node, &comm->call_list)
 	{
-		rf_call_fail(RF_CONTAINER(node, struct rf_call, node), comm->failure->error);
+		rf_call_fail(RF_CONTAINER(node, struct rf_call, node), error);
 	}
 }
 
@@ -428,6 +427,8 @@ static void book_wait(struct rf_stage *stage, int awaited)
 	if (awaited == stage->awaited)
 		return;
 	now = rf_now(comm->context);
+	if (stage->awaited >= 0)
+		comm->counters.wait_ns += now - stage->awaited_since;
 	if (stage->awaited >= 0 && comm->ranks[stage->awaited].link)
 		comm->ranks[stage->awaited].link->wait_ns += now - stage->awaited_since;
 	stage->awaited = awaited;
@@ -443,6 +444,22 @@ void rf_call_break(struct rf_call *call, int error, const char *what)
 		 (unsigned long long)call->seq, what);
 	rf_comm_fail(comm, RF_SEGMENT_ABORT, error, &comm->rank, 1, message);
 	rf_call_fail(call, error);
+}
+
+int rf_call_partner_failed(struct rf_call *call, const struct rf_link *link, int status)
+{
+	rf_comm *comm = call->request.comm;
+	bool dead = status == RF_ERR_RANK_DEAD;
+	char message[128];
+
+	if (!dead && status != RF_ERR_RANK_LEFT)
+		return status;
+	snprintf(message, sizeof(message), "rank %d %s, and call %llu of rank %d needs it",
+		 link->rank, dead ? "is dead" : "has left", (unsigned long long)call->seq,
+		 comm->rank);
+	rf_comm_fail(comm, dead ? RF_SEGMENT_DEATH : RF_SEGMENT_REVOKE, status, &link->rank, 1,
+		     message);
+	return status;
 }
 
 static void advance(struct rf_call *call)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls: one collective call in flight, its stages, and what it has under way. Private to the
+ * Calls: one collective call in flight, its machine, and what it has under way. Private to the
  * engine's call.c (life of a call), group.c (what algorithms ask for), data.c (what transports
  * report) and api.c.
  */
@@ -10,9 +10,7 @@
 #include "engine/algo/algo.h"
 #include "engine/request.h"
 
-enum { RF_STAGES_MAX = 4 };
-
-/* One machine of a call. A call has one; a hierarchy chains several, each over its own group. */
+/* The machine of a call, over the group of all ranks. */
 struct rf_stage {
 	struct rf_group group; /* first: group_ops get a pointer to it */
 	struct rf_call *call;
@@ -36,7 +34,6 @@ struct rf_call {
 	struct rf_fingerprint fingerprint;
 	bool eager;    /* small enough to be sent before the receiver has started */
 	bool is_ready; /* in context->ready_calls */
-	bool started;  /* create() is over: expect() is not allowed any more */
 	int failed;    /* the error with which it ends when nothing is pending any more; 0: none */
 	struct rf_list node;       /* in comm->call_list */
 	struct rf_list ready_node; /* in context->ready_calls */
@@ -127,6 +124,10 @@ void rf_call_break(struct rf_call *call, int error, const char *what);
 /* Another rank made another call under this number: fails the communicator with both views. */
 void rf_call_mismatch(rf_comm *comm, uint64_t seq, const struct rf_fingerprint *mine, int rank,
 		      const struct rf_fingerprint *theirs);
+
+/* Passes the status on; if it says that the partner is dead or has left, fails the communicator
+ * first, so that the partner is the one that is named. */
+int rf_call_partner_failed(struct rf_call *call, const struct rf_link *link, int status);
 
 /* ---- call_segment.c ------------------------------------------------------------------------- */
 

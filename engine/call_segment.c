@@ -112,6 +112,8 @@ void rf_call_segment(struct rf_call *call, struct rf_link *link, const struct rf
 		rf_call_break(call, RF_ERR_NOMEM, "out of memory for an arriving segment");
 		if (receive)
 			transport->ops->discard(receive);
+		if (receive && segment->flags & RF_SEGMENT_EAGER)
+			rf_data_eager_consumed(link->peer, segment->bytes);
 		if (staged)
 			rf_staged_free(staged);
 		return;

@@ -40,7 +40,7 @@ enum rf_comm_state {
 	RF_COMM_FORMING, /* rendezvous and lifelines; segments for it are accepted and staged */
 	RF_COMM_READY,
 	RF_COMM_FAILED,
-	RF_COMM_LEFT, /* destroyed by its owner, freed when its calls have let go */
+	RF_COMM_LEFT, /* being destroyed by its owner */
 };
 
 enum { RF_ENDED_KEPT = 16 };
@@ -166,7 +166,7 @@ void rf_comm_say_goodbye(rf_comm *comm);
 int rf_comm_check_leavers(rf_comm *comm, uint64_t seq);
 void rf_failure_free(rf_comm *comm);
 
-/* call.c: ends all open calls with comm->failure->error. */
-void rf_comm_revoke_calls(rf_comm *comm);
+/* call.c: ends all open calls with this error. */
+void rf_comm_revoke_calls(rf_comm *comm, int error);
 
 #endif

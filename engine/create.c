@@ -172,7 +172,7 @@ int rf_comm_create_from_env(rf_comm **comm)
 
 /* ---- by split ------------------------------------------------------------------------------- */
 
-/* What each rank tells the others. Fixed-width; the same endianness everywhere by the hello. */
+/* What each rank tells the others: in host order, like all that calls carry. */
 struct split_entry {
 	int32_t color;
 	int32_t key;
@@ -295,12 +295,13 @@ static int start_split(rf_comm *parent, int color, int key, const rf_comm_option
 		goto fail;
 	request->parent = parent;
 	split->request = request;
-	*out = request; /* the gathering may end before it has begun, of one rank */
+	/* May end at once, with a parent of one rank: then split is gone, but not the request. */
 	status = gather_colors(parent, split, options);
 	if (status != RF_OK) {
 		give_up(request, status);
 		goto fail;
 	}
+	*out = request;
 	return RF_OK;
 
 fail:

@@ -344,6 +344,10 @@ void rf_leave(rf_context *context)
 	bool wake = (context->thread_sleeps && next < context->thread_sleeps_until) ||
 		    (context->caller_sleeps && next < context->caller_sleeps_until);
 
+	/* What was sent or withdrawn here may have left the transports something to report. */
+	if (context->caller_sleeps || (context->thread_sleeps && context->thread_drives_data))
+		wake |= arm_transports(context) != RF_OK;
+
 	if (context->background_calls && context->has_thread && !context->caller_drives) {
 		if (context->thread_sleeps)
 			wake |= !context->thread_drives_data;

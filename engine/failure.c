@@ -144,8 +144,8 @@ void rf_failure_spread(rf_comm *comm, uint8_t type, int error, const int *ranks,
 	}
 	rf_query_free(comm);
 	comm->state = RF_COMM_FAILED;
-	if (comm->failure) /* memory may have been too short to record it */
-		rf_comm_revoke_calls(comm);
+	/* Memory may have been too short to record it. */
+	rf_comm_revoke_calls(comm, comm->failure ? comm->failure->error : error);
 	if (forming)
 		rf_join_fail(comm, error, message);
 }

@@ -167,15 +167,29 @@ static void accuse(struct rf_query *query, int *ranks)
 	rf_comm_fail(comm, RF_SEGMENT_REVOKE, RF_ERR_TIMEOUT, ranks, count, message);
 }
 
+/* The call asked about has ended. One whose deadline passed meanwhile has only this query. */
+static void query_next(rf_comm *comm)
+{
+	rf_query_free(comm);
+	RF_LIST_EACH(node, &comm->call_list)
+	{
+		const struct rf_call *call = RF_CONTAINER(node, struct rf_call, node);
+
+		if (!call->request.deadline.position) {
+			rf_query_start(comm, call->seq, call->stages[0].awaited);
+			return;
+		}
+	}
+}
+
 static void verdict_due(struct rf_timer *timer)
 {
 	struct rf_query *query = RF_CONTAINER(timer, struct rf_query, verdict);
 	rf_comm *comm = query->comm;
 	int *ranks;
 
-	/* It has ended after all: nobody is late any more. */
 	if (!query->asking || !rf_map_get(&comm->calls, query->own_seq + 1)) {
-		rf_query_free(comm);
+		query_next(comm);
 		return;
 	}
 	ranks = calloc((size_t)comm->size + 1, sizeof(*ranks));

@@ -209,7 +209,7 @@ static int group_send(struct rf_group *group, int to, unsigned channel, uint32_t
 		return status;
 	eager = link->granted <= call->seq;
 	if (eager && !eager_fits(call, link->peer, bytes))
-		return ask_for_credit(call, link);
+		return rf_call_partner_failed(call, link, ask_for_credit(call, link));
 	outgoing = new_outgoing(context);
 	if (!outgoing)
 		return RF_ERR_NOMEM;
@@ -229,7 +229,7 @@ static int group_send(struct rf_group *group, int to, unsigned channel, uint32_t
 	} else {
 		rf_list_append(&context->free_outgoing, &outgoing->node);
 	}
-	return status;
+	return rf_call_partner_failed(call, link, status);
 }
 
 const struct rf_group_ops rf_engine_group_ops = {

@@ -119,7 +119,7 @@ int rf_dial_rendezvous(rf_context *context, const struct rf_addr *addrs, unsigne
 /* ---- what control.c calls: its events, each implemented in the room named ------------------- */
 
 /* failure.c: the lifeline is lost for good (state DEAD), or the peer has left orderly (LEFT). Its
- * control streams are closed by then; the data endpoint is for rf_peer_died() to close. */
+ * control streams are closed by then; what it has sent as data before may still come. */
 void rf_peer_died(struct rf_peer *peer, const char *reason);
 /* join.c: a control stream to the peer stands where none stood, for the first time or again. */
 void rf_join_peer_up(struct rf_peer *peer);

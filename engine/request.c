@@ -151,41 +151,49 @@ int rf_test(rf_request **request)
 	return rf_wait(request, 0);
 }
 
+/* Frees nothing, so that no error is lost when the time is over before all have ended. */
+static int await_all(rf_request **requests, size_t count, int64_t timeout_ms)
+{
+	uint64_t until = 0;
+	bool begun = false;
+
+	for (size_t i = 0; i < count; i++) {
+		rf_context *context = requests[i] ? requests[i]->context : NULL;
+		int status;
+
+		if (!context)
+			continue;
+		status = rf_enter(context);
+		if (status != RF_OK)
+			return status;
+		if (!begun)
+			until = rf_until(context, timeout_ms);
+		begun = true;
+		status = wait_for(requests[i], until);
+		rf_leave(context);
+		if (status != RF_OK)
+			return status;
+	}
+	return RF_OK;
+}
+
 int rf_wait_all(rf_request **requests, size_t count, int64_t timeout_ms)
 {
-	rf_context *context = NULL;
-	uint64_t until = 0;
-	int first = RF_OK;
+	int status, first = RF_OK;
 
 	if (count && !requests)
 		return RF_ERR_INVALID;
 	for (size_t i = 0; i < count; i++) {
-		int status;
-
-		if (!requests[i])
-			continue;
-		if (!context) {
-			context = requests[i]->context;
-			until = rf_until(context, timeout_ms);
-		}
-		if (!is_own(requests[i]))
+		if (requests[i] && !is_own(requests[i]))
 			return RF_ERR_INVALID;
-		status = rf_enter(requests[i]->context);
-		if (status != RF_OK)
-			return status;
-		context = requests[i]->context;
-		status = wait_for(requests[i], until);
-		if (status == RF_OK) {
-			status = rf_request_finish(requests[i]);
-			requests[i] = NULL;
-			if (first == RF_OK)
-				first = status;
-			rf_leave(context);
-			rf_context_shared_release(context);
-			continue;
-		}
-		rf_leave(context);
+	}
+	status = await_all(requests, count, timeout_ms);
+	if (status != RF_OK)
 		return status;
+	for (size_t i = 0; i < count; i++) {
+		status = rf_wait(&requests[i], 0);
+		if (first == RF_OK)
+			first = status;
 	}
 	return first;
 }
@@ -282,23 +290,27 @@ int rf_wait_any(rf_request **requests, size_t count, int64_t timeout_ms, size_t 
 
 int rf_cancel(rf_request *request)
 {
+	rf_context *context;
 	int status;
 
 	if (!request)
 		return RF_ERR_INVALID;
-	status = rf_enter(request->context);
+	context = request->context;
+	status = rf_enter(context);
 	if (status != RF_OK)
 		return status;
 	if (!request->ended && request->kind == RF_REQUEST_CALL) {
 		rf_comm_fail(request->comm, RF_SEGMENT_ABORT, RF_ERR_ABORTED, &request->comm->rank,
 			     1, "a call was cancelled by its user");
+		rf_calls_advance(context);
 	} else if (!request->ended && request->parent) {
 		rf_comm_fail(request->parent, RF_SEGMENT_ABORT, RF_ERR_ABORTED,
 			     &request->parent->rank, 1, "a split was cancelled by its user");
+		rf_calls_advance(context);
 	} else if (!request->ended) {
 		rf_join_cancel(request->comm);
 		rf_request_end(request, RF_ERR_ABORTED);
 	}
-	rf_leave(request->context);
+	rf_leave(context);
 	return RF_OK;
 }

@@ -225,7 +225,8 @@ typedef struct rf_context_options {
  */
 RF_API int rf_context_create(const rf_context_options *options, rf_context **context);
 /**
- * Ends a context and sets *context to NULL. Its communicators must have been destroyed:
+ * Ends a context and sets *context to NULL. Its communicators and completion queues must have been
+ * destroyed, its requests have ended and been handed out, its memory been freed or unregistered:
  * otherwise RF_ERR_BUSY, and nothing is changed.
  */
 RF_API int rf_context_destroy(rf_context **context);
@@ -308,7 +309,8 @@ RF_API int rf_comm_icreate_group(rf_comm *parent, const int *ranks, int rank_cou
 
 /**
  * Leaves a communicator, orderly, and sets *comm to NULL. Calls that are still in flight are
- * aborted first (on all ranks). Not collective: the others may leave later, and a call that they
+ * aborted first (on all ranks); if a transport does not let go of their buffers within ten seconds:
+ * RF_ERR_BUSY, to be tried again. Not collective: the others may leave later, and a call that they
  * make in the meantime fails with RF_ERR_RANK_LEFT.
  */
 RF_API int rf_comm_destroy(rf_comm **comm);
@@ -440,8 +442,8 @@ RF_API int rf_test(rf_request **request);
 /** Waits until one of the requests has ended, and handles that one as rf_wait() does; its position
  * is written to *index. NULL entries are passed over; if all are NULL: RF_OK and *index = count. */
 RF_API int rf_wait_any(rf_request **requests, size_t count, int64_t timeout_ms, size_t *index);
-/** Waits until all have ended. Those that have ended are freed and set to NULL. The first error in
- * the order of the array is returned. */
+/** Waits until all have ended; then all are freed and set to NULL, and the first error in the order
+ * of the array is returned. RF_ERR_AGAIN: some had not ended within timeout_ms, all are alive. */
 RF_API int rf_wait_all(rf_request **requests, size_t count, int64_t timeout_ms);
 /** Revokes the communicator of a call that has not ended (all its calls end with RF_ERR_ABORTED, on
  * all ranks). The request must still be waited for. */
@@ -462,7 +464,8 @@ RF_API int rf_cq_create(rf_context *context, rf_cq **cq);
 RF_API int rf_cq_destroy(rf_cq **cq);
 /** Is readable (poll, epoll) while completions are queued. Do not read or write it. */
 RF_API int rf_cq_fd(const rf_cq *cq);
-/** Takes up to capacity completions, driving progress; returns how many, or an error. */
+/** Waits until there is a completion, driving progress, and takes up to capacity of them; returns
+ * how many (0: none came within timeout_ms), or an error. */
 RF_API int rf_cq_poll(rf_cq *cq, rf_completion *completions, int capacity, int64_t timeout_ms);
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -487,7 +490,7 @@ typedef struct rf_counters {
 	uint64_t segments_received;
 	uint64_t retries;      /**< sends that the transport put off (RF_ERR_AGAIN) */
 	uint64_t credit_waits; /**< sends that waited for the receiver to start its call */
-	uint64_t wait_ns;      /**< spent waiting inside the library */
+	uint64_t wait_ns;      /**< that calls waited for data of other ranks */
 } rf_counters;
 #define RF_COUNTERS_INIT                                         \
 	{                                                        \

@@ -203,6 +203,35 @@ static void the_late_rank_is_named(uint64_t seed)
 	end_world(&fault);
 }
 
+/* Two calls pass their deadlines, and one query is on its way. The late rank comes to the first one
+ * in time, and never to the second. */
+static void a_later_call_is_not_forgotten(uint64_t seed)
+{
+	struct fault_world fault;
+	int size = some_size(seed);
+	rf_request *firsts[16] = {NULL};
+	float values[16] = {0};
+	int late;
+
+	setup_world(&fault, seed, size, 1000);
+	late = (int)rf_sim_random(fault.world.sim, (uint64_t)size);
+	for (int rank = 0; rank < size; rank++)
+		WORLD_CHECK(rank == late || rf_iallreduce(fault.world.comms[rank], RF_IN_PLACE,
+							  &values[rank], 1, RF_FLOAT32, RF_SUM,
+							  NULL, &firsts[rank]) == RF_OK,
+			    "rank %d does not start", rank);
+	world_pass(&fault.world, SECOND / 10);
+	start_sums(&fault, late);
+	world_pass(&fault.world, SECOND + SECOND / 20);
+	WORLD_CHECK(rf_iallreduce(fault.world.comms[late], RF_IN_PLACE, &values[late], 1,
+				  RF_FLOAT32, RF_SUM, NULL, &firsts[late]) == RF_OK,
+		    "rank %d does not start", late);
+	check_ends(&fault, 3 * SECOND, RF_ERR_TIMEOUT, late);
+	for (int rank = 0; rank < size; rank++)
+		WORLD_CHECK(world_take(&firsts[rank]) == RF_OK, "the first call has failed");
+	end_world(&fault);
+}
+
 static void an_abort_ends_all_calls(uint64_t seed)
 {
 	struct fault_world fault;
@@ -400,6 +429,7 @@ static void (*const cases[])(uint64_t seed) = {
 	an_abort_ends_all_calls,          a_goodbye_is_not_a_death,
 	a_mismatch_is_told_to_all,        others_go_on,
 	a_cut_stream_hangs_nobody,        a_communicator_after_another_is_whole,
+	a_later_call_is_not_forgotten,
 };
 
 static double seconds(void)
