@@ -118,6 +118,7 @@ struct rf_join_setup {
 	unsigned leader_addr_count;
 	/* Joins meet only under equal keys: a hash of the name, or of (parent, tag, list). */
 	uint64_t key;
+	uint64_t parent;   /* the communicator that it is made from, whose failure ends it; or 0 */
 	uint64_t deadline; /* context clock */
 	int64_t call_deadline_ms;
 };
@@ -130,6 +131,8 @@ int rf_join_store_step(rf_comm *comm, int64_t timeout_ms);
 bool rf_join_needs_store(const rf_comm *comm);
 void rf_join_cancel(rf_comm *comm); /* frees it without ending its request */
 void rf_join_peer_died(struct rf_peer *peer, const char *reason);
+/* Ends the making of what is made from this communicator: its ranks may never come. */
+void rf_join_parent_failed(rf_comm *parent, int error, const char *reason);
 /* For the context's end: ranks that came early, for communicators that were never begun here. */
 void rf_join_forget_all(rf_context *context);
 

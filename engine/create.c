@@ -214,7 +214,8 @@ static void set_leader(struct rf_join_setup *setup, const rf_comm *parent, int r
 
 static int start_split_join(struct split *split)
 {
-	struct rf_join_setup setup = {.deadline = split->deadline,
+	struct rf_join_setup setup = {.parent = split->parent->id,
+				      .deadline = split->deadline,
 				      .call_deadline_ms = split->call_deadline_ms};
 	const rf_comm *parent = split->parent;
 	int first = 0;
@@ -367,7 +368,7 @@ static bool is_group(const rf_comm *parent, const int *ranks, int count, int *my
 static int start_group(rf_comm *parent, const int *ranks, int count, uint64_t tag,
 		       const rf_comm_options *options, rf_comm **comm, rf_request **out)
 {
-	struct rf_join_setup setup = {.size = count};
+	struct rf_join_setup setup = {.size = count, .parent = parent->id};
 	rf_request *request;
 	int status;
 

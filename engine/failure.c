@@ -146,6 +146,7 @@ void rf_failure_spread(rf_comm *comm, uint8_t type, int error, const int *ranks,
 	comm->state = RF_COMM_FAILED;
 	/* Memory may have been too short to record it. */
 	rf_comm_revoke_calls(comm, comm->failure ? comm->failure->error : error);
+	rf_join_parent_failed(comm, error, message);
 	if (forming)
 		rf_join_fail(comm, error, message);
 }

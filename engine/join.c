@@ -328,6 +328,7 @@ static int join_setup(struct rf_join *join, const struct rf_join_setup *setup)
 	unsigned addr_count = setup->leader_addr_count;
 
 	join->key = setup->key;
+	join->parent = setup->parent;
 	join->rank = setup->rank;
 	join->size = setup->size;
 	join->started = rf_now(join->context);
@@ -507,5 +508,32 @@ void rf_join_peer_died(struct rf_peer *peer, const char *reason)
 			follower_peer_died(join, reason);
 		else
 			rf_leader_peer_died(join, peer, reason);
+	}
+}
+
+static struct rf_join *join_from(rf_context *context, uint64_t parent)
+{
+	RF_LIST_EACH(node, &context->joins)
+	{
+		struct rf_join *join = RF_CONTAINER(node, struct rf_join, node);
+
+		if (join->comm && join->parent == parent)
+			return join;
+	}
+	return NULL;
+}
+
+void rf_join_parent_failed(rf_comm *parent, int error, const char *reason)
+{
+	struct rf_join *join;
+	char message[RF_JOIN_TEXT];
+
+	snprintf(message, sizeof(message), "what it is made from has failed: %s", reason);
+	while (parent->id && (join = join_from(parent->context, parent->id))) {
+		if (join->state == RF_JOIN_REACHING || join->state == RF_JOIN_ASKED ||
+		    join->state == RF_JOIN_GATHERING)
+			rf_join_fail(join->comm, error, message);
+		else /* others may have it already */
+			rf_comm_fail(join->comm, RF_SEGMENT_REVOKE, error, NULL, 0, message);
 	}
 }

@@ -56,6 +56,7 @@ struct rf_join {
 	rf_request *request;
 	enum rf_join_state state;
 	uint64_t key;
+	uint64_t parent; /* id of the communicator that it is made from, or 0 */
 	int rank, size;
 	uint64_t started;
 	struct rf_timer deadline, progress;

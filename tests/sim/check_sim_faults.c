@@ -358,6 +358,29 @@ static void others_go_on(uint64_t seed)
 	end_world(&fault);
 }
 
+/* A rank dies while all of them split: nobody waits for it until the creation's deadline. */
+static void a_death_ends_a_split(uint64_t seed)
+{
+	struct fault_world fault;
+	rf_comm *halves[16] = {NULL};
+	int size = 4 + (int)(seed % 8), victim;
+
+	setup_world(&fault, seed, size, 60000);
+	victim = (int)rf_sim_random(fault.world.sim, (uint64_t)size);
+	for (int rank = 0; rank < size; rank++)
+		WORLD_CHECK(rf_comm_isplit(fault.world.comms[rank], rank % 2, rank, NULL,
+					   &halves[rank], &fault.requests[rank]) == RF_OK,
+			    "split");
+	world_pass(&fault.world, rf_sim_random(fault.world.sim, 5000000));
+	kill_rank(&fault, victim);
+	check_ends(&fault, SECOND, RF_ERR_RANK_DEAD, victim);
+	for (int rank = 0; rank < size; rank++)
+		WORLD_CHECK(rank == victim || !halves[rank] ||
+				    rf_comm_destroy(&halves[rank]) == RF_OK,
+			    "destroy");
+	end_world(&fault);
+}
+
 /* One stream is reset; which one is up to the seed. All calls end, rightly or with an error. */
 static void a_cut_stream_hangs_nobody(uint64_t seed)
 {
@@ -429,7 +452,7 @@ static void (*const cases[])(uint64_t seed) = {
 	an_abort_ends_all_calls,          a_goodbye_is_not_a_death,
 	a_mismatch_is_told_to_all,        others_go_on,
 	a_cut_stream_hangs_nobody,        a_communicator_after_another_is_whole,
-	a_later_call_is_not_forgotten,
+	a_later_call_is_not_forgotten,    a_death_ends_a_split,
 };
 
 static double seconds(void)
