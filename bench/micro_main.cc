@@ -23,7 +23,7 @@ static void run(benchmark::State &state, const struct micro_case *one)
 static void add(const struct micro_case *cases)
 {
 	for (; cases->name; cases++)
-		benchmark::RegisterBenchmark(cases->name, run, cases)->UseRealTime();
+		benchmark::RegisterBenchmark(cases->name, run, cases);
 }
 
 int main(int argc, char **argv)

@@ -25,7 +25,7 @@
 	  "largest segment; 0: what rank 0's transports carry")                                   \
 	X(channels, "RINGFOLD_CHANNELS", COUNT, "0", true, NULL,                                  \
 	  "ordered lanes between two ranks; 0: chosen by the plan")                               \
-	X(eager_bytes, "RINGFOLD_EAGER_BYTES", SIZE, "64K", true, NULL,                           \
+	X(eager_bytes, "RINGFOLD_EAGER_BYTES", SIZE, "256K", true, NULL,                          \
 	  "largest segment that is sent before the receiver has started its call")                \
 	X(eager_budget_bytes, "RINGFOLD_EAGER_BUDGET_BYTES", SIZE, "1M", true, NULL,              \
 	  "bytes a peer may send ahead of its receiver's calls")                                  \

@@ -72,8 +72,8 @@ struct rf_context {
 	uint64_t thread_sleeps_until; /* by itself; UINT64_MAX when it does not sleep */
 	uint64_t caller_sleeps_until;
 	uint64_t last_caller_drive; /* when a caller last drove */
-	unsigned spins_failed;      /* in a row: ended in a sleep */
-	unsigned spins_left_out;    /* since the last one that was tried */
+	uint64_t spin_debt_ns;      /* spun in vain, less what time has paid off */
+	uint64_t spin_debt_at;      /* when it was last reckoned */
 	size_t waiting_callers;     /* callers that sleep until they may drive or are done */
 	size_t background_calls;    /* calls that the thread must drive (RF_PROGRESS_THREAD) */
 	pthread_cond_t seat_free;   /* waiters: the driver's seat, or a completion */

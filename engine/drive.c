@@ -18,11 +18,13 @@ enum {
 	EVENTS_A_ROUND = 64,
 	PARK_NS = 100000000, /* how long the thread stands aside after a caller has driven */
 	SPIN_NS = 50000,     /* a few wake-ups' worth: sleeping sooner costs more than it saves */
-	/* Spins that fail in a row, after which only one wait in SPIN_AGAIN tries. Two ranks that
-	 * share a core, because others are busy on the other one, pay the whole budget each time: 8
-	 * bytes took 100 us with it, 28 us without; with a core each it is the spin that pays. */
-	SPIN_FAILURES = 2,
-	SPIN_AGAIN = 64,
+	/* Spinning in vain may take one part in SPIN_PART of the time, and SPIN_DEBT_NS ahead. Two
+	 * ranks that share a core, because others are busy on the other one, pay the whole budget
+	 * each time: 8 bytes took 100 us with it, 17 us without. With a core each it is the spin
+	 * that pays, and that keeps them on a core each: a rank that sleeps is woken on the core
+	 * of whoever wakes it if its own is taken, and then the two take turns. */
+	SPIN_PART = 16,
+	SPIN_DEBT_NS = 2 * SPIN_NS,
 	SLEEP_MAX_NS = 1000000000, /* so that a far deadline needs no wake-up when it is set */
 };
 
@@ -118,14 +120,14 @@ static uint64_t spin_budget_ns(const rf_context *context)
 	return SPIN_NS;
 }
 
-/* What this wait may spin: nothing while spinning has been seen to be in vain. */
-static uint64_t spin_now(rf_context *context, uint64_t budget)
+/* What this wait may spin: nothing while there is too much debt. */
+static uint64_t spin_now(rf_context *context, uint64_t budget, uint64_t now)
 {
-	if (context->spins_failed < SPIN_FAILURES || ++context->spins_left_out >= SPIN_AGAIN) {
-		context->spins_left_out = 0;
-		return budget;
-	}
-	return 0;
+	uint64_t paid = (now - context->spin_debt_at) / SPIN_PART;
+
+	context->spin_debt_ns -= paid < context->spin_debt_ns ? paid : context->spin_debt_ns;
+	context->spin_debt_at = now;
+	return context->spin_debt_ns < SPIN_DEBT_NS ? budget : 0;
 }
 
 /* The caller in the driver's seat. */
@@ -150,17 +152,17 @@ static int drive_as_caller(rf_context *context, const bool *done, uint64_t until
 			return RF_ERR_AGAIN;
 		if (happened) {
 			if (idle_since && spin)
-				context->spins_failed = 0;
+				context->spin_debt_ns = 0;
 			idle_since = 0;
 			continue;
 		}
 		if (!idle_since) {
 			idle_since = now;
-			spin = spin_now(context, budget);
+			spin = spin_now(context, budget, now);
 		}
 		if (now - idle_since < spin || arm_transports(context) != RF_OK)
 			continue;
-		context->spins_failed += spin > 0;
+		context->spin_debt_ns += spin;
 		context->caller_sleeps = true;
 		sleep_in_poll(context, false, until, &context->caller_sleeps_until, &batch);
 		context->caller_sleeps = false;
@@ -257,15 +259,20 @@ static bool callers_drive(rf_context *context)
 static void *service(void *argument)
 {
 	rf_context *context = argument;
-	struct rf_ready_batch batch;
+	struct rf_ready_batch batch = {.count = 0};
 
 	pthread_mutex_lock(&context->lock);
 	while (!context->stopping) {
+		int happened;
+
 		if (callers_drive(context)) {
+			batch.count = 0;
 			stand_aside(context);
 			continue;
 		}
-		if (rf_drive(context)) {
+		happened = batch.count ? drive_ready(context) : rf_drive(context);
+		batch.count = 0;
+		if (happened) {
 			let_others_in(context);
 			continue;
 		}

@@ -27,6 +27,7 @@ static void join_free(struct rf_join *join)
 	if (join->comm)
 		join->comm->join = NULL;
 	free(join->by_rank);
+	free(join->gave_up);
 	free(join->master_addr);
 	free(join->store_key);
 	free(join->standing);

@@ -84,6 +84,7 @@ struct rf_join {
 	struct rf_list arrivals;
 	size_t arrival_count;
 	struct rf_join_arrival **by_rank; /* [0] stays NULL; NULL in a lobby */
+	bool *gave_up;                    /* by rank: its deadline passed before this one's */
 	size_t ready_count;
 
 	/* LINKING */

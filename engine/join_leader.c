@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { LOOK_AGAIN_MS = 20 };
+
 #define LOBBY_NS (1800ull * 1000000000ull) /* how long early ranks are kept */
 
 /* ---- arrivals ------------------------------------------------------------------------------- */
@@ -103,11 +105,15 @@ const char *rf_leader_absent(const struct rf_join *join, char *text, size_t capa
 		snprintf(text, capacity, "some ranks");
 		return text;
 	}
-	for (int rank = 1; rank < join->size; rank++) {
-		const struct rf_join_arrival *arrival = join->by_rank[rank];
+	/* Those that gave up waiting did come: they are named only if there is nobody else. */
+	for (int turn = 0; turn < 2 && !count; turn++) {
+		for (int rank = 1; rank < join->size; rank++) {
+			const struct rf_join_arrival *arrival = join->by_rank[rank];
 
-		if (!arrival || (join->state != RF_JOIN_GATHERING && !arrival->ready))
-			absent[count++] = rank;
+			if (!arrival ? turn || !join->gave_up[rank]
+				     : join->state != RF_JOIN_GATHERING && !arrival->ready)
+				absent[count++] = rank;
+		}
 	}
 	rf_ranks_format(absent, count, text, capacity);
 	if (!count)
@@ -229,14 +235,45 @@ static bool arrival_fits(struct rf_join *join, struct rf_join_arrival *arrival)
 	return false;
 }
 
+/* A rank that has just died may be lost to the leader only: it dials again, or is forgotten when
+ * RINGFOLD_REDIAL has passed, and then it may be started again. */
+static bool all_are_up(const struct rf_join *join)
+{
+	for (int rank = 1; rank < join->size; rank++) {
+		if (!rf_control_is_up(join->by_rank[rank]->peer))
+			return false;
+	}
+	return true;
+}
+
+static void all_have_come(struct rf_join *join);
+
+static void look_again(struct rf_timer *timer)
+{
+	struct rf_join *join = RF_CONTAINER(timer, struct rf_join, retry);
+
+	if (join->arrival_count == (size_t)join->size - 1)
+		all_have_come(join);
+}
+
+static void all_have_come(struct rf_join *join)
+{
+	join->retry.fire = look_again;
+	if (all_are_up(join) ||
+	    rf_timer_set(&join->context->timers, &join->retry,
+			 rf_now(join->context) + LOOK_AGAIN_MS * 1000000ull) != RF_OK)
+		hand_out_table(join);
+}
+
 /* The arrival is in join->arrivals already, so that it hears of a failure. False: it has failed. */
 static bool arrival_take(struct rf_join *join, struct rf_join_arrival *arrival)
 {
 	if (!arrival_fits(join, arrival))
 		return false;
 	join->by_rank[arrival->rank] = arrival;
+	join->gave_up[arrival->rank] = false;
 	if (join->arrival_count == (size_t)join->size - 1) {
-		hand_out_table(join);
+		all_have_come(join);
 		return false;
 	}
 	return true;
@@ -298,7 +335,8 @@ int rf_leader_start(struct rf_join *join)
 
 	join->state = RF_JOIN_GATHERING;
 	join->by_rank = calloc((size_t)join->size, sizeof(*join->by_rank));
-	if (!join->by_rank)
+	join->gave_up = calloc((size_t)join->size, sizeof(*join->gave_up));
+	if (!join->by_rank || !join->gave_up)
 		return RF_ERR_NOMEM;
 	if (join->master_addr && join->master_port != join->context->port) {
 		int status = rf_server_listen_also(join->context, join->master_port);
@@ -438,6 +476,8 @@ void rf_leader_on_withdrawal(struct rf_peer *peer, uint64_t key)
 			snprintf(message, sizeof(message), "%s did not come",
 				 rf_leader_absent(join, names, sizeof(names)));
 		rf_join_send_failed(peer, key, RF_ERR_RENDEZVOUS, message);
+		if (join->gave_up && arrival->rank < join->size)
+			join->gave_up[arrival->rank] = true;
 		arrival_lost(join, arrival, RF_ERR_RENDEZVOUS, "has given up waiting");
 	}
 }

@@ -40,7 +40,7 @@ export RINGFOLD_RESULTS=/src/results
 packages_need build test mpi || exit 1
 python3 -c 'import numpy' 2>/dev/null || packages_apt_get install -y --no-install-recommends python3-numpy
 scripts/build.sh build --enable-werror || exit 1
-cd build && results_of_make_check "debian$1" -j2
+cd build && results_of_make_check "debian$1" check -j2
 INSIDE
 # The mounts and whatever the tests leave running end with the namespaces.
 unshare --mount --pid --fork --kill-child bash -c '

@@ -84,13 +84,13 @@ suites_end() {
     [ "$failed" = 0 ] && [ "$passed" != 0 ]
 }
 
-# results_of_make_check NAME MAKE_ARGUMENT...: `make check` in the current folder, one result a
-# test, and the log of each test that failed.
+# results_of_make_check NAME TARGET MAKE_ARGUMENT...: `make TARGET` (check, check-quick) in the
+# current folder, one result a test, and the log of each test that failed.
 results_of_make_check() {
     local name=$1 started status trs result test why
     shift
     started=$(mktemp)
-    make -k check "$@"
+    make -k "$@"
     status=$?
     while IFS= read -r trs; do
         test=${trs#./}

@@ -21,14 +21,18 @@ while [ $# -gt 0 ]; do
 done
 
 build=$top/build
-# The python tests want numpy and torch, which come from a virtual environment in the cache.
-python=$(scripts/python_env.sh --path)
+
+check=check
+if [ $quick = yes ]; then
+    check=check-quick
+    export RINGFOLD_TEST_SECONDS=5 # of each test that tries random seeds
+fi
 
 # name | all: not with --quick | seconds at most | command, run in the top folder
 suites_table() {
     cat <<TABLE
 build   | quick | 600  | scripts/build.sh $build
-check   | quick | 900  | cd $build && results_of_make_check check -j2 PYTHON=$python
+check   | quick | 900  | cd $build && results_of_make_check check $check -j2 PYTHON=$python
 demo    | all   | 300  | scripts/demo.sh
 sim     | all   | 400  | make -C $build check-sim
 aarch64 | all   | 1200 | scripts/aarch64.sh
@@ -39,9 +43,9 @@ TABLE
 packages_need build || exit 1
 packages_need test mpi aarch64 || echo "==> going on without; the tests that need it are skipped"
 suites_begin "$build/test-logs"
-# How long each test that tries random seeds goes on.
-[ $quick = no ] || export RINGFOLD_TEST_SECONDS=5
+# The Python tests want numpy and torch, from an environment in the cache.
 [ $quick = yes ] || suite_run python-env 1200 scripts/python_env.sh
+python=$(scripts/python_env.sh --path)
 
 while IFS='|' read -r name when limit command; do
     name=${name// /} when=${when// /} limit=${limit// /}

@@ -111,7 +111,9 @@ static int fork_and_go_on(struct seat *seat)
 	}
 	CHECK_OK(rf_cq_destroy(&cq));
 	CHECK_OK(rf_barrier(comm));
-	return leave(comm);
+	CHECK_OK(rf_comm_destroy(&comm));
+	CHECK(count_descriptors(true) == before, "descriptors are left behind");
+	return 0;
 }
 
 void a_forked_child_is_told_so(void)
@@ -187,8 +189,13 @@ static int child_makes_its_own(struct seat *seat)
 
 void a_forked_child_makes_a_context_of_its_own(void)
 {
+	const char *sanitizer = getenv("RINGFOLD_SANITIZER");
 	struct team team;
 
+	if (sanitizer && strcmp(sanitizer, "thread") == 0) {
+		printf("skipped: the thread sanitizer lets no forked child start threads\n");
+		return;
+	}
 	team_init(&team, 2);
 	team_start_all(&team, child_makes_its_own);
 	team_joined(&team);
@@ -210,8 +217,11 @@ static int call_until_failed(struct seat *seat)
 	static float values[300000];
 	struct sigaction action = {.sa_handler = on_broken_pipe}, now;
 	rf_comm *comm;
-	int status;
+	int ends[2], status;
 
+	CHECK(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0, "pipe: %m");
+	close(ends[0]);
+	close(ends[1]);
 	sigaction(SIGPIPE, &action, NULL);
 	comm = seat_join(seat);
 	do
@@ -219,13 +229,12 @@ static int call_until_failed(struct seat *seat)
 	while (status == RF_OK);
 	seat_say(seat, "failed", status, comm, 0);
 	status = leave(comm);
-	CHECK(!pipes_broken, "SIGPIPE was raised");
 	sigaction(SIGPIPE, NULL, &now);
-	CHECK(now.sa_handler == on_broken_pipe, "the handler was replaced");
-	return status;
+	return pipes_broken ? 3 : now.sa_handler != on_broken_pipe ? 4 : status;
 }
 
-/* By connections that break while they are written to, and a stderr that nobody reads. */
+/* By connections that break while they are written to, and by a stderr that nobody reads. Ranks end
+ * with 3 if it was, and with 4 if their handler was replaced. */
 void no_sigpipe_is_raised(void)
 {
 	struct team team;
@@ -247,7 +256,7 @@ void no_sigpipe_is_raised(void)
 
 static int join_with_few(struct seat *seat)
 {
-	struct rlimit few = {(rlim_t)seat->port % 1, 0};
+	struct rlimit few;
 	rf_comm *comm = NULL;
 	int status;
 

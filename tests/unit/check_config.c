@@ -45,7 +45,7 @@ static void defaults_are_those_of_the_list(void **state)
 	const struct rf_config config = defaults();
 
 	(void)state;
-	assert_int_equal(config.eager_bytes, 65536);
+	assert_int_equal(config.eager_bytes, 256 << 10);
 	assert_int_equal(config.eager_budget_bytes, 1 << 20);
 	assert_int_equal(config.timeout_ms, 30 * 60 * 1000);
 	assert_int_equal(config.mute_ms, 500);
