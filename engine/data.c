@@ -31,6 +31,7 @@ void rf_data_init(struct rf_peer *peer)
 /* ---- the endpoint --------------------------------------------------------------------------- */
 
 static void broken(struct rf_peer *peer, const char *reason);
+static void wake_blocked(struct rf_peer *peer);
 
 static bool has_left(const rf_comm *comm, int rank)
 {
@@ -67,16 +68,29 @@ static void cancel_dials(struct rf_peer *peer)
 	peer->dial_count = 0;
 }
 
+static void close_endpoint(struct rf_peer *peer)
+{
+	cancel_dials(peer);
+	if (peer->endpoint)
+		peer->transport->ops->close(peer->endpoint);
+	peer->endpoint = NULL;
+}
+
 static void lane_dialled(void *user, unsigned lane, int status, struct rf_stream *stream,
 			 const char *reason)
 {
 	struct rf_peer *peer = user;
 
 	peer->dials[lane] = NULL;
-	if (status == RF_OK)
+	if (status == RF_OK) {
 		status = peer->transport->ops->attach(peer->endpoint, lane, stream);
-	if (status != RF_OK)
-		broken(peer, reason ? reason : rf_strerror(status));
+		reason = rf_strerror(status);
+	}
+	if (status == RF_OK)
+		return;
+	/* It has never been writable, so nothing was posted to it. The next send opens another. */
+	close_endpoint(peer);
+	broken(peer, reason);
 }
 
 static int dial_lanes(struct rf_peer *peer)
@@ -117,11 +131,8 @@ static int open_endpoint(struct rf_peer *peer)
 	peer->endpoint->user = peer;
 	if (transport->caps.uses_streams)
 		status = dial_lanes(peer);
-	if (status != RF_OK) {
-		cancel_dials(peer);
-		transport->ops->close(peer->endpoint);
-		peer->endpoint = NULL;
-	}
+	if (status != RF_OK)
+		close_endpoint(peer);
 	return status;
 }
 
@@ -169,7 +180,6 @@ void rf_data_close(struct rf_peer *peer)
 	rf_context *context = peer->context;
 
 	rf_timer_clear(&context->timers, &peer->verdict);
-	cancel_dials(peer);
 	for (unsigned i = 0; i < context->transport_count; i++)
 		context->transports[i]->ops->forget(context->transports[i], &peer->data);
 	RF_LIST_EACH(node, &peer->links)
@@ -177,9 +187,7 @@ void rf_data_close(struct rf_peer *peer)
 		rf_call_lose_receives(RF_CONTAINER(node, struct rf_link, peer_node)->comm, peer);
 	}
 	free_staging(peer);
-	if (peer->endpoint)
-		peer->transport->ops->close(peer->endpoint);
-	peer->endpoint = NULL;
+	close_endpoint(peer);
 }
 
 /* ---- the eager budget ----------------------------------------------------------------------- */
@@ -262,6 +270,8 @@ static void verdict(struct rf_timer *timer)
 			 link->rank, peer->down_reason);
 		rf_comm_fail(comm, RF_SEGMENT_ABORT, RF_ERR_NETWORK, &link->rank, 1, message);
 	}
+	/* Calls of other communicators have waited for this to open an endpoint. */
+	wake_blocked(peer);
 }
 
 /* ---- events --------------------------------------------------------------------------------- */
@@ -417,11 +427,8 @@ static void on_down(struct rf_transport *transport, const struct rf_transport_ev
 {
 	struct rf_peer *peer = event->peer->peer;
 
-	if (peer->endpoint && peer->transport == transport && event->endpoint == peer->endpoint) {
-		cancel_dials(peer);
-		transport->ops->close(peer->endpoint);
-		peer->endpoint = NULL;
-	}
+	if (peer->endpoint && peer->transport == transport && event->endpoint == peer->endpoint)
+		close_endpoint(peer);
 	RF_LIST_EACH(node, &peer->links)
 	{
 		rf_call_lose_receives(RF_CONTAINER(node, struct rf_link, peer_node)->comm, peer);
