@@ -30,8 +30,12 @@ int rf_comm_new(rf_context *context, rf_comm **out)
 int rf_comm_set_table(rf_comm *comm, uint64_t id, int rank, int size, struct rf_rank_entry *ranks,
 		      const struct rf_config *agreed)
 {
-	int status = rf_map_put(&comm->context->comms, id, comm);
+	struct rf_map *comms = &comm->context->comms;
+	int status;
 
+	if (!id || rf_map_get(comms, id))
+		return RF_ERR_PROTOCOL; /* the id comes from the leader */
+	status = rf_map_put(comms, id, comm);
 	if (status != RF_OK)
 		return status;
 	comm->id = id;
