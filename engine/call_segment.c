@@ -138,9 +138,11 @@ void rf_call_segment(struct rf_call *call, struct rf_link *link, const struct rf
 	if (call->failed) {
 		rf_call_drop_incoming(incoming);
 	} else if (!rf_fingerprint_equal(&call->fingerprint, &segment->fingerprint)) {
+		const struct rf_fingerprint theirs =
+			segment->fingerprint; /* goes with the staged */
+
 		rf_call_drop_incoming(incoming);
-		rf_call_mismatch(link->comm, call->seq, &call->fingerprint, link->rank,
-				 &segment->fingerprint);
+		rf_call_mismatch(link->comm, call->seq, &call->fingerprint, link->rank, &theirs);
 	} else if (segment->stage != 0 || call->stages[0].done) {
 		bad_segment(incoming, RF_ERR_PROTOCOL);
 	} else {
