@@ -51,7 +51,9 @@ static void end_world(struct fault_world *fault)
 {
 	world_leave(&fault->world);
 	for (int rank = 0; rank < fault->world.size; rank++) {
-		if (fault->requests[rank] && !fault->world.dead[rank])
+		if (fault->requests[rank] && fault->world.dead[rank])
+			world_bury(fault->requests[rank]);
+		else if (fault->requests[rank])
 			world_take(&fault->requests[rank]);
 	}
 	world_destroy(&fault->world);

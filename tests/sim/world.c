@@ -277,14 +277,14 @@ int world_take(rf_request **request)
 
 /* A killed process runs no code any more, so nothing of it is ended or freed: it stays reachable
  * here. */
-static rf_context **graves;
+static void **graves;
 static size_t grave_count;
 
-static void bury(rf_context *context)
+void world_bury(void *object)
 {
 	graves = realloc(graves, (grave_count + 1) * sizeof(*graves));
 	WORLD_CHECK(graves, "out of memory");
-	graves[grave_count++] = context;
+	graves[grave_count++] = object;
 }
 
 void world_leave(struct world *world)
@@ -311,7 +311,7 @@ void world_destroy(struct world *world)
 		int status = RF_OK;
 
 		if (world->dead[rank])
-			bury(world->contexts[rank]);
+			world_bury(world->contexts[rank]);
 		else
 			status = rf_context_destroy(&world->contexts[rank]);
 		WORLD_CHECK(status == RF_OK, "rank %d: the context does not end: %s", rank,
