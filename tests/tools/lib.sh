@@ -10,7 +10,8 @@ if [ $? -eq 126 ]; then
 	exit 77
 fi
 scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
+# Only of this shell: a subshell that is killed before it has reset its traps would run it as well.
+trap '[ "$(exec sh -c "echo \$PPID")" != "$$" ] || rm -rf "$scratch"' EXIT
 failures=0
 # The tests' own environment must not look like a launcher's, or set anything.
 for name in $(env | sed -n 's/^\(RINGFOLD_[A-Z_]*\)=.*/\1/p'); do
