@@ -107,6 +107,7 @@ void rf_call_segment(struct rf_call *call, struct rf_link *link, const struct rf
 {
 	rf_context *context = call->request.context;
 	struct rf_incoming *incoming = new_incoming(context);
+	struct rf_fingerprint theirs;
 
 	if (!incoming) {
 		rf_call_break(call, RF_ERR_NOMEM, "out of memory for an arriving segment");
@@ -138,9 +139,9 @@ void rf_call_segment(struct rf_call *call, struct rf_link *link, const struct rf
 	if (call->failed) {
 		rf_call_drop_incoming(incoming);
 	} else if (!rf_fingerprint_equal(&call->fingerprint, &segment->fingerprint)) {
+		theirs = segment->fingerprint; /* a staged one goes with what is dropped */
 		rf_call_drop_incoming(incoming);
-		rf_call_mismatch(link->comm, call->seq, &call->fingerprint, link->rank,
-				 &segment->fingerprint);
+		rf_call_mismatch(link->comm, call->seq, &call->fingerprint, link->rank, &theirs);
 	} else if (segment->stage != 0 || call->stages[0].done) {
 		bad_segment(incoming, RF_ERR_PROTOCOL);
 	} else {
