@@ -31,6 +31,7 @@ static int on_credit(struct rf_peer *peer, const struct rf_segment *segment, con
 	return rf_call_on_credit(peer, segment);
 }
 
+enum { UNHANDLED_MAX = 4096 };
 static handler *const handlers[RF_SEGMENT_TYPE_COUNT] = {
 	[RF_SEGMENT_JOIN] = rf_join_on_segment,
 	[RF_SEGMENT_TABLE] = rf_join_on_segment,
@@ -199,12 +200,18 @@ static int complete(struct rf_control_stream *stream, uint8_t *payload)
 static int feed_header(struct rf_control_stream *stream, const uint8_t *bytes, size_t count,
 		       size_t *taken)
 {
+	int rc;
+
 	*taken = least(count, RF_SEGMENT_HEADER_BYTES - stream->header_bytes);
 	memcpy(stream->header + stream->header_bytes, bytes, *taken);
 	stream->header_bytes += *taken;
 	if (stream->header_bytes < RF_SEGMENT_HEADER_BYTES)
 		return RF_OK;
-	return rf_segment_decode(stream->header, &stream->segment);
+	rc = rf_segment_decode(stream->header, &stream->segment);
+	/* Before a byte of it is kept: what nobody here handles is short. */
+	if (rc == RF_OK && stream->segment.bytes > UNHANDLED_MAX && !handlers[stream->segment.type])
+		rc = RF_ERR_PROTOCOL;
+	return rc;
 }
 
 static int feed_payload(struct rf_control_stream *stream, uint8_t *bytes, size_t count,
