@@ -70,6 +70,8 @@ static int check(const rf_comm *comm, struct asked *asked, const rf_call_options
 		return refuse(comm, asked, "more bytes than the address space has");
 	if (task->count && asked->writes_here && !task->recv)
 		return refuse(comm, asked, "the receive buffer is NULL");
+	if (task->count && task->recv == RF_IN_PLACE)
+		return refuse(comm, asked, "RF_IN_PLACE is for the send buffer only");
 	if (task->count && asked->reads_here && !task->send)
 		return refuse(comm, asked, "the send buffer is NULL");
 	return RF_OK;

@@ -106,6 +106,17 @@ static rf_log_level level_of(const char *word)
 	}
 }
 
+static int check_options(const rf_context *context, const rf_context_options *options)
+{
+	if ((unsigned)options->progress > RF_PROGRESS_THREAD ||
+	    (unsigned)options->log_level > RF_LOG_DEBUG) {
+		rf_log(&context->logger, RF_LOG_ERROR, "no such %s in the options of the context",
+		       (unsigned)options->log_level > RF_LOG_DEBUG ? "log level" : "progress");
+		return RF_ERR_INVALID;
+	}
+	return RF_OK;
+}
+
 /* Environment first, then the options, which win. */
 static int configure(rf_context *context, const rf_context_options *options)
 {
@@ -116,6 +127,9 @@ static int configure(rf_context *context, const rf_context_options *options)
 	if (options) {
 		context->logger.write = options->log;
 		context->logger.user = options->log_user;
+		status = check_options(context, options);
+		if (status != RF_OK)
+			return status;
 	}
 	status = rf_config_load(&context->config, message);
 	if (status == RF_OK && options && options->transport)

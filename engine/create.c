@@ -374,7 +374,7 @@ static int start_group(rf_comm *parent, const int *ranks, int count, uint64_t ta
 
 	if (parent->state != RF_COMM_READY)
 		return parent->failure ? parent->failure->error : RF_ERR_INVALID;
-	if (!is_group(parent, ranks, count, &setup.rank)) {
+	if (count > parent->size || !is_group(parent, ranks, count, &setup.rank)) {
 		rf_log(&parent->context->logger, RF_LOG_ERROR,
 		       "the list of ranks must hold this rank (%d) and ranks of the parent (0 to "
 		       "%d), each "

@@ -14,7 +14,8 @@
  * inside a call on it. rf_comm_abort() is meant to be called from another thread.
  *
  * Signals and exits. The library installs no signal handler, raises no SIGPIPE, and never exits or
- * aborts the process. In a forked child every call answers RF_ERR_FORKED.
+ * aborts the process. In a forked child every call on what the parent has made answers
+ * RF_ERR_FORKED; the child may make contexts of its own.
  *
  * Options structs begin with their own size, so that they can grow: initialise them with the macro
  * of the same name (RF_COMM_OPTIONS_INIT, ...) and set only what you need.

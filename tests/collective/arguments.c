@@ -3,6 +3,7 @@
 #include "tests/collective/cases.h"
 #include "tests/collective/rank.h"
 
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -42,6 +43,8 @@ static void check_buffers(rf_comm *comm)
 	REFUSED(rf_allreduce(comm, NULL, values, 1, RF_FLOAT32, RF_SUM));
 	REFUSED(rf_allreduce(comm, values, NULL, 1, RF_FLOAT32, RF_SUM));
 	REFUSED(rf_allreduce(comm, RF_IN_PLACE, NULL, 1, RF_FLOAT32, RF_SUM));
+	REFUSED(rf_allreduce(comm, values, (void *)RF_IN_PLACE, 1, RF_FLOAT32, RF_SUM));
+	REFUSED(rf_broadcast(comm, (void *)RF_IN_PLACE, 1, RF_FLOAT32, 0));
 	REFUSED(rf_broadcast(comm, NULL, 1, RF_FLOAT32, 0));
 	REFUSED(rf_reduce(comm, NULL, values, 1, RF_FLOAT32, RF_SUM, 0));
 	REFUSED(rf_reduce(comm, values, NULL, 1, RF_FLOAT32, RF_SUM, rank));
@@ -184,6 +187,7 @@ static void check_groups(rf_comm *comm)
 	REFUSED(rf_comm_create_group(NULL, ranks, size, 0, NULL, &made));
 	REFUSED(rf_comm_create_group(comm, NULL, size, 0, NULL, &made));
 	REFUSED(rf_comm_create_group(comm, ranks, 0, 0, NULL, &made));
+	REFUSED(rf_comm_create_group(comm, ranks, INT_MAX, 0, NULL, &made)); /* not read */
 	REFUSED(rf_comm_create_group(comm, ranks, size, 0, NULL, NULL));
 	ranks[0] = (rank + 1) % size;
 	if (size > 1)
@@ -233,6 +237,12 @@ void wrong_communicator_arguments_are_refused(void)
 	CHECK_STATUS(rf_context_create(&context_options, &context), RF_ERR_CONFIG);
 	context_options.port = "7010-7000";
 	CHECK_STATUS(rf_context_create(&context_options, &context), RF_ERR_CONFIG);
+	context_options.port = NULL;
+	context_options.progress = (rf_progress)99;
+	REFUSED(rf_context_create(&context_options, &context));
+	context_options.progress = RF_PROGRESS_DEFAULT;
+	context_options.log_level = (rf_log_level)99;
+	REFUSED(rf_context_create(&context_options, &context));
 	CHECK(!context && !made && !request, "something refused was made");
 	check_still_works(world);
 }
