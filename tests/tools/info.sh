@@ -38,10 +38,10 @@ rf info --config
 for variable in $(sed -n 's/.*X([a-z_]*, "\(RINGFOLD_[A-Z_]*\)".*/\1/p' "$abs_top_srcdir/engine/config.h"); do
 	promise "$variable is listed" has out "^$variable "
 done
-promise "values not set are the defaults" has out '^RINGFOLD_EAGER_BYTES  *64K  *64K  *default '
+promise "values not set are the defaults" has out '^RINGFOLD_EAGER_BYTES  *256K  *256K  *default '
 RINGFOLD_EAGER_BYTES=1048576 RINGFOLD_EAGER_BITES=1 rf info --config
 promise "values of the environment are shown as such" \
-	has out '^RINGFOLD_EAGER_BYTES  *1M  *64K  *environment '
+	has out '^RINGFOLD_EAGER_BYTES  *1M  *256K  *environment '
 promise "a variable that nothing reads is marked" has out '^RINGFOLD_EAGER_BITES  *1 .*NOTHING READS'
 RINGFOLD_LOG=loud rf info --config
 promise "a wrong value is a failure" status_is 1
