@@ -43,4 +43,4 @@ fi
 "$top/scripts/build.sh" "$top/build-aarch64" "${arguments[@]}" || exit 1
 cd "$top/build-aarch64" &&
     results_of_make_check aarch64 check -j2 \
-        LOG_COMPILER="qemu-aarch64 -L $sysroot -E LD_LIBRARY_PATH=$foreign/usr/lib/$host"
+        LOG_COMPILER="qemu-aarch64 -L $sysroot -E LD_LIBRARY_PATH=$foreign/usr/lib/$host -E RINGFOLD_TEST_EMULATED=1"
