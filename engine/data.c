@@ -7,6 +7,7 @@
  * communicators that this process shares with the peer fail.
  */
 #include "engine/call.h"
+#include "engine/early.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -362,7 +363,12 @@ static void on_segment(struct rf_transport *transport, const struct rf_transport
 	} else if (segment.seq >= comm->next_seq) {
 		stage(transport, link, &segment, event->receive);
 	} else {
-		refuse(transport, peer, event->receive, &segment); /* of a call that has ended */
+		/* Of a call that has ended here, and so of another one if it is data at all. */
+		const struct rf_fingerprint *mine = rf_early_ended(comm, segment.seq);
+
+		refuse(transport, peer, event->receive, &segment);
+		if (mine && !rf_fingerprint_equal(mine, &segment.fingerprint))
+			rf_call_mismatch(comm, segment.seq, mine, link->rank, &segment.fingerprint);
 	}
 }
 
