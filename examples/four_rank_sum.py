@@ -23,15 +23,20 @@ def identity():
     return int(env.get("rank") or env["RANK"]), int(env.get("world") or env["WORLD_SIZE"])
 
 
+def say(line):
+    """In one write, so that ranks that share an output do not mix their lines."""
+    print(line + "\n", end="", flush=True)
+
+
 def main():
     rank, world = identity()
     dist.init_process_group(ringfold.torch.BACKEND, rank=rank, world_size=world)
     group = dist.new_group(list(range(world)))
 
     data = torch.ones(1) * (rank + 1)
-    print("before", rank, "data", data.item(), flush=True)
+    say(f"before {rank} data {data.item()}")
     dist.all_reduce(data, op=dist.ReduceOp.SUM, group=group)
-    print("after", rank, "data", data.item(), flush=True)
+    say(f"after {rank} data {data.item()}")
     dist.destroy_process_group()
 
 

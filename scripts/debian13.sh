@@ -38,7 +38,8 @@ cd /src
 export RINGFOLD_RESULTS=/src/results
 : >$RINGFOLD_RESULTS
 packages_need build test mpi || exit 1
-python3 -c 'import numpy' 2>/dev/null || packages_apt_get install -y --no-install-recommends python3-numpy
+python3 -c 'import numpy, setuptools' 2>/dev/null ||
+    packages_apt_get install -y --no-install-recommends python3-numpy python3-setuptools
 scripts/build.sh build --enable-werror || exit 1
 cd build && results_of_make_check "debian$1" check -j2
 INSIDE

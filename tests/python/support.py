@@ -50,7 +50,9 @@ def free_port():
 
 def environment(**more):
     """This one, without what a launcher or a person may have set for other purposes."""
-    dropped = ("rank", "world", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", BODY)
+    dropped = (
+        "rank", "world", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PYTHONUNBUFFERED",
+        BODY)
     env = {
         name: value for name, value in os.environ.items()
         if name not in dropped and not name.startswith("RINGFOLD_")

@@ -93,7 +93,7 @@ class FourRankSum(unittest.TestCase):
     def test_under_ringfold_run(self):
         run = Process(
             [os.path.join(support.BUILD, "ringfold"), "run", "-n", "4", "--no-prefix", "--",
-             sys.executable, SUM], environment())
+             sys.executable, SUM], environment(PYTHONUNBUFFERED=1))
         [output] = finish(self, [run])
         self.assertEqual(sorted(output.splitlines()), sorted("".join(EXPECTED).splitlines()))
 
