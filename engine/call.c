@@ -4,6 +4,7 @@
  * fed with the segments that carry its number, and ended, well or with an error, when nothing of
  * its buffers is in the transports' hands any more.
  */
+#include "engine/arena/arena.h"
 #include "engine/call.h"
 #include "engine/cq.h"
 #include "engine/early.h"
@@ -38,6 +39,7 @@ static void fill_fingerprint(struct rf_call *call, rf_wire wire)
 		.count = task->count,
 		.digest = digest_counts(comm->agreed_digest, task->counts, comm->size),
 	};
+	rf_fingerprint_encode(&call->fingerprint, call->encoded_fingerprint);
 }
 
 static void deadline_passed(struct rf_timer *timer)
@@ -71,6 +73,7 @@ static struct rf_call *new_call(rf_comm *comm, const struct rf_call_setup *setup
 	rf_list_init(&call->request.cq_node);
 	rf_list_init(&call->node);
 	rf_list_init(&call->ready_node);
+	rf_list_init(&call->word_node);
 	rf_list_init(&call->outgoing);
 	rf_list_init(&call->incoming);
 	rf_list_init(&call->blocks);
@@ -81,6 +84,8 @@ static struct rf_call *new_call(rf_comm *comm, const struct rf_call_setup *setup
 	stage->group = (struct rf_group){.ops = &rf_engine_group_ops,
 					 .rank = comm->rank,
 					 .size = comm->size,
+					 .arena = comm->arena,
+					 .fingerprint = call->encoded_fingerprint,
 					 .no_payload = comm->context->no_payload};
 	return call;
 }
@@ -191,6 +196,8 @@ static void launch(struct rf_call *call)
 		rf_cq_expect(call->request.cq);
 	comm->counters.calls[call->stages[0].task.collective]++;
 	rf_list_append(&comm->call_list, &call->node);
+	if (call->stages[0].plan.algo->in_shared_memory)
+		rf_list_append(&comm->context->word_calls, &call->word_node);
 	if (comm->context->config.progress[0] == 't')
 		comm->context->background_calls++;
 	status = rf_comm_check_leavers(comm, call->seq);
@@ -246,7 +253,8 @@ int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_ca
 	if (status != RF_OK)
 		goto fail;
 	fill_fingerprint(call, setup->wire);
-	rf_select(&comm->agreed, &stage->task, setup->wire, comm->size, &stage->plan);
+	rf_select(&comm->agreed, &stage->task, setup->wire, comm->size,
+		  comm->arena != NULL, &stage->plan);
 	call->eager =
 		stage->task.count * rf_dtype_size(stage->task.dtype) <= comm->agreed.eager_bytes;
 	status = stage->plan.algo->create(&stage->group, &stage->task, &stage->plan, &stage->state);
@@ -305,6 +313,7 @@ static void end_call(struct rf_call *call, int status)
 	rf_map_remove(&comm->calls, call->seq + 1);
 	rf_list_remove(&call->node);
 	rf_list_remove(&call->ready_node);
+	rf_list_remove(&call->word_node);
 	stage->plan.algo->destroy(stage->state);
 	free(call->expected);
 	free(call->counts);
@@ -479,6 +488,35 @@ static void advance(struct rf_call *call)
 			rf_call_retry_put_off(call);
 	}
 	rf_call_end_if_drained(call);
+}
+
+void rf_calls_poll(rf_context *context)
+{
+	RF_LIST_EACH(node, &context->word_calls)
+	{
+		struct rf_call *call = RF_CONTAINER(node, struct rf_call, word_node);
+		struct rf_stage *stage = &call->stages[0];
+
+		if (stage->group.arena->armed)
+			rf_arena_disarm(stage->group.arena);
+		if (!call->failed && stage->plan.algo->poll(stage->state))
+			rf_call_make_ready(call);
+	}
+}
+
+int rf_calls_arm(rf_context *context)
+{
+	RF_LIST_EACH(node, &context->word_calls)
+	{
+		struct rf_call *call = RF_CONTAINER(node, struct rf_call, word_node);
+		struct rf_stage *stage = &call->stages[0];
+
+		if (!stage->group.arena->armed)
+			rf_arena_arm(stage->group.arena);
+		if (!call->failed && stage->plan.algo->poll(stage->state))
+			return RF_ERR_AGAIN;
+	}
+	return RF_OK;
 }
 
 int rf_calls_advance(rf_context *context)

@@ -32,11 +32,13 @@ struct rf_call {
 	struct rf_request request;
 	uint64_t seq;
 	struct rf_fingerprint fingerprint;
+	uint8_t encoded_fingerprint[24];
 	bool eager;    /* small enough to be sent before the receiver has started */
 	bool is_ready; /* in context->ready_calls */
 	int failed;    /* the error with which it ends when nothing is pending any more; 0: none */
 	struct rf_list node;       /* in comm->call_list */
 	struct rf_list ready_node; /* in context->ready_calls */
+	struct rf_list word_node;  /* in context->word_calls, if it goes through shared memory */
 	struct rf_list outgoing;   /* struct rf_outgoing: posted, not completed */
 	struct rf_list incoming;   /* struct rf_incoming: landing, or put off */
 	struct rf_list blocks;     /* struct rf_block: what it waits for before it can send */
@@ -116,6 +118,10 @@ void rf_call_free(struct rf_call *call); /* after its end was handed out */
 
 void rf_call_make_ready(struct rf_call *call);
 int rf_calls_advance(rf_context *context);           /* all that are ready; 1 if there was one */
+/* Looks at the words in shared memory that calls wait for, and makes those ready that can go on. */
+void rf_calls_poll(rf_context *context);
+/* Before a sleep: RF_OK: the doorbell will be rung. RF_ERR_AGAIN: poll first. */
+int rf_calls_arm(rf_context *context);
 void rf_call_fail(struct rf_call *call, int status); /* withdraws; ends when nothing is pending */
 void rf_call_end_if_drained(struct rf_call *call);
 

@@ -3,6 +3,7 @@
  * Communicators as objects: the table of ranks, links, accessors, and leaving. How they are made is
  * in join.c and create.c, how they fail in failure.c.
  */
+#include "engine/arena/attach.h"
 #include "engine/call.h"
 #include "engine/context_shared.h"
 #include "engine/early.h"
@@ -129,6 +130,7 @@ void rf_comm_free(rf_comm *comm)
 {
 	if (comm->join)
 		rf_join_cancel(comm);
+	rf_attach_free(comm);
 	if (comm->id && rf_map_get(&comm->context->comms, comm->id) == comm)
 		rf_map_remove(&comm->context->comms, comm->id);
 	rf_list_remove(&comm->context_node);

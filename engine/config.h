@@ -41,8 +41,10 @@
 	  "how long a query waits for answers before a rank counts as silent")                    \
 	X(redial_ms, "RINGFOLD_REDIAL", TIME, "300ms", true, NULL,                                \
 	  "how long a lost lifeline is dialled again before its end counts as dead")              \
-	X(transport, "RINGFOLD_TRANSPORT", CHOICE, "auto", false, "auto|tcp",                     \
-	  "how data moves between hosts; anything but auto means that or an error")               \
+	X(transport, "RINGFOLD_TRANSPORT", CHOICE, "auto", false, "auto|shm|tcp",                 \
+	  "how data moves; shm: through the memory of one host, or an error; tcp: by TCP alone")  \
+	X(shm_bytes, "RINGFOLD_SHM_BYTES", SIZE, "32M", true, NULL,                               \
+	  "most that the ranks of a host may share for a communicator")                           \
 	X(port, "RINGFOLD_PORT", TEXT, "", false, NULL,                                           \
 	  "the port to listen on, a number or a range such as 7000-7010; default: ephemeral")     \
 	X(progress, "RINGFOLD_PROGRESS", CHOICE, "caller", false, "caller|thread",                \

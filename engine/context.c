@@ -3,6 +3,7 @@
  * Contexts: made over a network and its transports, ended orderly, and cut off in a forked child.
  * The registry of contexts is the library's only mutable global.
  */
+#include "engine/arena/doorbell.h"
 #include "engine/call.h"
 #include "engine/context_shared.h"
 #include "engine/cpu.h"
@@ -61,6 +62,7 @@ static void after_fork_in_child(void)
 		for (unsigned i = 0; i < context->transport_count; i++)
 			context->transports[i]->ops->abandon(context->transports[i]);
 		rf_cq_abandon_all(context);
+		rf_doorbell_abandon(context);
 		context->net->ops->abandon(context->net);
 	}
 	/* The child makes contexts of its own. */
@@ -236,6 +238,7 @@ static rf_context *new_context(const struct rf_context_setup *setup)
 	rf_list_init(&context->cqs);
 	rf_list_init(&context->regions);
 	rf_list_init(&context->ready_calls);
+	rf_list_init(&context->word_calls);
 	rf_list_init(&context->free_incoming);
 	rf_list_init(&context->free_outgoing);
 	rf_list_init(&context->free_blocks);
@@ -325,6 +328,7 @@ static void free_context(rf_context *context)
 	rf_drive_stop_thread(context);
 	rf_join_forget_all(context);
 	rf_server_stop(context);
+	rf_doorbell_close(context);
 	for (unsigned i = 0; i < context->transport_count; i++)
 		context->transports[i]->ops->destroy(context->transports[i]);
 	context->net->ops->destroy(context->net);

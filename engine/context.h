@@ -51,6 +51,8 @@ struct rf_context {
 	struct rf_list cqs;         /* struct rf_cq */
 	struct rf_list regions;     /* memory handed out or registered: memory.c */
 	struct rf_list ready_calls; /* to be advanced */
+	struct rf_list word_calls;  /* open calls through shared memory: call.c */
+	struct rf_doorbell *doorbell; /* or NULL: arena/doorbell.c */
 	struct rf_list free_incoming, free_outgoing,
 		free_blocks; /* records kept for reuse: call.c */
 	uint64_t random;     /* state of rf_context_random() */

@@ -50,6 +50,7 @@ static int drive_ready(rf_context *context)
 {
 	int happened = rf_data_poll(context);
 
+	rf_calls_poll(context);
 	if (context->timers.count)
 		happened |= rf_timers_run(&context->timers, rf_now(context)) > 0;
 	happened |= rf_calls_advance(context);
@@ -81,7 +82,7 @@ static int arm_transports(rf_context *context)
 		if (transport->ops->arm && transport->ops->arm(transport) != RF_OK)
 			return RF_ERR_AGAIN;
 	}
-	return RF_OK;
+	return rf_calls_arm(context);
 }
 
 /* Waits without the lock; returns with it. *sleeps_until: the sleeper's own field. */

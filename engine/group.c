@@ -232,7 +232,17 @@ static int group_send(struct rf_group *group, int to, unsigned channel, uint32_t
 	return rf_call_partner_failed(call, link, status);
 }
 
+static void group_mismatch(struct rf_group *group, int rank, const uint8_t encoded[24])
+{
+	const struct rf_call *call = stage_of(group)->call;
+	struct rf_fingerprint theirs;
+
+	rf_fingerprint_decode(encoded, &theirs);
+	rf_call_mismatch(call->request.comm, call->seq, &call->fingerprint, rank, &theirs);
+}
+
 const struct rf_group_ops rf_engine_group_ops = {
 	.expect = expect,
 	.send = group_send,
+	.mismatch = group_mismatch,
 };

@@ -4,6 +4,7 @@
  * beginning and its ends, and the part that is the same for all ranks: the lifelines. How a rank
  * finds the leader is in join_reach.c, the leader's part in join_leader.c.
  */
+#include "engine/arena/attach.h"
 #include "engine/join.h"
 
 #include <stdio.h>
@@ -38,6 +39,7 @@ void rf_join_succeed(struct rf_join *join)
 {
 	rf_comm *comm = join->comm;
 	rf_request *request = join->request;
+	uint64_t until = join->deadline.position ? join->deadline.at : UINT64_MAX;
 	char elapsed[RF_JOIN_TIME_TEXT];
 
 	rf_log(&comm->context->logger, RF_LOG_DEBUG,
@@ -45,7 +47,10 @@ void rf_join_succeed(struct rf_join *join)
 	       rf_join_elapsed(join, elapsed));
 	join_free(join);
 	comm->state = RF_COMM_READY;
-	rf_request_end(request, RF_OK);
+	if (rf_attach_wanted(comm))
+		rf_attach_start(comm, request, until);
+	else
+		rf_request_end(request, RF_OK);
 }
 
 /* Those who wait for this rank: the ranks that have come to a leader, or the leader. */

@@ -2,6 +2,7 @@
 /*
  * Requests and completion queues: how a caller learns that something has ended.
  */
+#include "engine/arena/attach.h"
 #include "engine/call.h"
 #include "engine/context_shared.h"
 #include "engine/cq.h"
@@ -306,6 +307,10 @@ int rf_cancel(rf_request *request)
 	} else if (!request->ended && request->parent) {
 		rf_comm_fail(request->parent, RF_SEGMENT_ABORT, RF_ERR_ABORTED,
 			     &request->parent->rank, 1, "a split was cancelled by its user");
+		rf_calls_advance(context);
+	} else if (!request->ended && rf_attach_is_running(request->comm)) {
+		rf_comm_fail(request->comm, RF_SEGMENT_ABORT, RF_ERR_ABORTED, &request->comm->rank,
+			     1, "its making was cancelled by its user");
 		rf_calls_advance(context);
 	} else if (!request->ended) {
 		rf_join_cancel(request->comm);

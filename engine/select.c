@@ -37,6 +37,7 @@ static size_t tree_max(const struct rf_config *config)
 }
 
 const struct rf_select_row rf_select_rows[] = {
+	{(1u << RF_COLLECTIVE_COUNT) - 1, false, NULL, "arena", "where all ranks share memory"},
 	{BIT(BARRIER), false, NULL, "doubling", "the fewest steps"},
 	{BIT(ALLREDUCE) | BIT(REDUCE) | BIT(REDUCE_SCATTER), true, NULL, "direct",
 	 "all contributions to an element meet at one rank"},
@@ -55,8 +56,10 @@ static bool select_folds(const struct rf_task *task)
 	       task->collective == RF_REDUCE_SCATTER;
 }
 
-static bool select_can(const struct rf_algo *algo, const struct rf_task *task)
+static bool select_can(const struct rf_algo *algo, const struct rf_task *task, bool has_arena)
 {
+	if (algo->in_shared_memory && !has_arena)
+		return false;
 	if (!(algo->collectives & 1u << task->collective))
 		return false;
 	return task->order != RF_ORDER_TREE || algo->tree_order || !select_folds(task);
@@ -75,17 +78,17 @@ static bool select_matches(const struct rf_select_row *row, const struct rf_conf
 }
 
 static const struct rf_algo *select_algo(const struct rf_config *config, const struct rf_task *task,
-					 size_t bytes)
+					 size_t bytes, bool has_arena)
 {
 	const struct rf_algo *algo = rf_algo_find(config->algorithm);
 
-	if (algo && select_can(algo, task))
+	if (algo && select_can(algo, task, has_arena))
 		return algo;
 	for (size_t i = 0; i < rf_select_row_count; i++) {
 		if (!select_matches(&rf_select_rows[i], config, task, bytes))
 			continue;
 		algo = rf_algo_find(rf_select_rows[i].algorithm);
-		if (algo && select_can(algo, task))
+		if (algo && select_can(algo, task, has_arena))
 			return algo;
 	}
 	return NULL;
@@ -122,13 +125,13 @@ static size_t select_chunk(const struct rf_config *config, const struct rf_algo 
 }
 
 void rf_select(const struct rf_config *config, const struct rf_task *task, rf_wire wire, int size,
-	       struct rf_plan *plan)
+	       bool has_arena, struct rf_plan *plan)
 {
 	size_t bytes = task->count * rf_dtype_size(task->dtype);
 	bool half = task->dtype == RF_FLOAT16 || task->dtype == RF_BFLOAT16;
 	size_t wire_bytes = bytes;
 
-	plan->algo = select_algo(config, task, bytes);
+	plan->algo = select_algo(config, task, bytes, has_arena);
 	plan->wire_type = task->dtype;
 	if (wire == RF_WIRE_FLOAT32 && half && select_folds(task)) {
 		plan->wire_type = RF_FLOAT32;

@@ -22,8 +22,8 @@ extern const size_t rf_select_row_count;
 
 /* Never fails for a valid task: every collective has a row that takes all. config holds the agreed
  * values. An algorithm forced by config->algorithm is used where it can do the call. wire is the
- * call's. */
+ * call's. has_arena: all ranks share one. */
 void rf_select(const struct rf_config *config, const struct rf_task *task, rf_wire wire, int size,
-	       struct rf_plan *plan);
+	       bool has_arena, struct rf_plan *plan);
 
 #endif

@@ -87,11 +87,16 @@ struct rf_group_ops {
 	 * to the same rank and channel follows in this advance(). */
 	int (*send)(struct rf_group *group, int to, unsigned channel, uint32_t chunk,
 		    const void *payload, size_t bytes, bool more);
+	/* A rank is seen to have made another call: its fingerprint, encoded. Fails the call. */
+	void (*mismatch)(struct rf_group *group, int rank, const uint8_t fingerprint[24]);
 };
+struct rf_arena;
 struct rf_group {
 	const struct rf_group_ops *ops;
 	int rank; /* my index */
 	int size;
+	struct rf_arena *arena;        /* memory that all of them share, or NULL */
+	const uint8_t *fingerprint;    /* this rank's of the call, encoded: for the arena */
 	bool no_payload; /* simulated sizes: no buffer may be touched (the helpers below know) */
 };
 
@@ -100,6 +105,7 @@ struct rf_algo {
 	unsigned collectives; /* bit (1 << rf_collective) for each that it can do */
 	bool tree_order;      /* folds along RF_ORDER_TREE */
 	bool is_pipelined;    /* chunks of a block overlap; else it sends all at once if it can */
+	bool in_shared_memory; /* for groups with an arena */
 	const char *summary;  /* for info: steps and bytes a rank */
 
 	int (*create)(struct rf_group *group, const struct rf_task *task,
@@ -107,6 +113,9 @@ struct rf_algo {
 	/* *awaited: on RF_ERR_AGAIN the index of the rank that is waited for, -1 if it is a send.
 	 */
 	int (*advance)(void *state, int *awaited);
+	/* in_shared_memory: whether advance() could do something now. NULL for all others, which
+	 * are told. */
+	bool (*poll)(void *state);
 	/* Decides about an arriving segment. Nothing in `arrival` is trusted: what does not fit is
 	 * RF_ERR_PROTOCOL. Has no effect on RF_LAND_LATER. */
 	int (*accept)(void *state, const struct rf_arrival *arrival, struct rf_landing *landing);

@@ -8,6 +8,7 @@
 
 /* X(name): rf_algo_<name> is in <name>.c. */
 #define ALGO_LIST(X) \
+	X(arena)     \
 	X(ring)      \
 	X(direct)    \
 	X(tree)      \

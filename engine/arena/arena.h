@@ -78,8 +78,13 @@ struct rf_arena {
 	uint8_t *slots;    /* of rank 0 */
 	size_t rank_bytes; /* from one rank's slots to the next one's */
 
-	uint64_t next_tick; /* of the calls begun here */
+	uint64_t next_tick; /* the first one that no call here has taken */
+	uint64_t seen;      /* everybody's ticks before this have been seen, and of this one those */
+	int seen_ranks;     /* of the ranks before seen_ranks */
 	uint64_t next_ticket, serving; /* calls go through one after the other */
+	const void **sources;          /* room for a pointer a rank, for folds */
+	int odd;           /* a rank that has made another call; -1: none */
+	uint64_t odd_tick; /* where its header is */
 	/* Rings rank q: it sleeps, and a word that it may wait for has changed. */
 	void (*ring)(void *user, int rank);
 	void *ring_user;
@@ -114,22 +119,19 @@ void rf_arena_enter(struct rf_arena *arena, uint64_t tick, const uint8_t fingerp
 		    const void *payload, size_t bytes);
 void rf_arena_publish_result(struct rf_arena *arena, uint64_t tick);
 
-/* The header if rank has entered this tick, else NULL. Acquires the slot. */
-static inline const struct rf_arena_header *rf_arena_entered(const struct rf_arena *arena, int rank,
-							     uint64_t tick)
-{
-	struct rf_arena_header *header =
-		&rf_arena_rank(arena, rank)->headers[tick % RF_ARENA_DEPTH];
-
-	return atomic_load_explicit(&header->tick, memory_order_acquire) == tick + 1 ? header
-										   : NULL;
-}
+/* The header if rank has entered this tick, else NULL. Acquires the slot. This rank has entered it
+ * too: a fingerprint that differs from its own is noted in arena->odd. */
+const struct rf_arena_header *rf_arena_entered(struct rf_arena *arena, int rank, uint64_t tick);
 static inline bool rf_arena_has_result(const struct rf_arena *arena, int rank, uint64_t tick)
 {
 	return atomic_load_explicit(
 		       &rf_arena_rank(arena, rank)->results[tick % RF_ARENA_DEPTH].tick,
-		       memory_order_acquire) == tick + 1;
+		       memory_order_seq_cst) == tick + 1;
 }
+
+/* The first rank that has not entered this tick, -1 if all have. This rank has. Goes through the
+ * ticks in order, and through each header once. */
+int rf_arena_first_absent(struct rf_arena *arena, uint64_t tick);
 
 /* Before a sleep: from now on whoever publishes rings. The caller looks at the words once more
  * afterwards, and only then sleeps. And after it, or instead. */

@@ -34,7 +34,7 @@ static void check_plan(const struct rf_task *task, rf_wire wire, int size)
 		     task->collective != RF_ALLGATHER;
 	bool half = task->dtype == RF_BFLOAT16 || task->dtype == RF_FLOAT16;
 
-	rf_select(&config, task, wire, size, &plan);
+	rf_select(&config, task, wire, size, false, &plan);
 	CHECK(plan.algo != NULL);
 	CHECK(plan.algo->collectives & 1u << task->collective);
 	CHECK(task->order != RF_ORDER_TREE || !folds || plan.algo->tree_order);
@@ -66,7 +66,7 @@ static const char *chosen(rf_collective collective, size_t bytes)
 	struct rf_task task = task_of(collective, RF_UINT8, bytes);
 	struct rf_plan plan;
 
-	rf_select(&config, &task, RF_WIRE_SAME, 4, &plan);
+	rf_select(&config, &task, RF_WIRE_SAME, 4, false, &plan);
 	return plan.algo->name;
 }
 
@@ -96,14 +96,14 @@ static void check_forcing(void)
 	CHECK(!strcmp(chosen(RF_BROADCAST, 8), "tree"));
 	strcpy(config.algorithm, "ring");
 	task.order = RF_ORDER_TREE;
-	rf_select(&config, &task, RF_WIRE_SAME, 4, &plan);
+	rf_select(&config, &task, RF_WIRE_SAME, 4, false, &plan);
 	CHECK(!strcmp(plan.algo->name, "direct"));
 	strcpy(config.algorithm, "no such");
 	check_every_call_has_a_plan();
 	config.algorithm[0] = '\0';
 	config.chunk_bytes = 100;
 	config.channels = 3;
-	rf_select(&config, &task, RF_WIRE_SAME, 4, &plan);
+	rf_select(&config, &task, RF_WIRE_SAME, 4, false, &plan);
 	CHECK(plan.chunk_bytes == 128 && plan.channels == 3);
 	config.chunk_bytes = SIZE_MAX;
 	check_every_call_has_a_plan();

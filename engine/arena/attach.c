@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The chain by which a communicator gets its arena: attach.h. */
+#include "engine/arena/attach.h"
+#include "engine/arena/arena.h"
+#include "engine/arena/doorbell.h"
+#include "engine/arena/fetch.h"
+#include "engine/call.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	NONCE_BYTES = 16,
+	VISITS_MS = 2000, /* for all ranks to come and fetch: far more than it takes */
+};
+
+/* What a rank tells the others: in host order, since they are of one host or fail at mapping. */
+struct offer {
+	uint8_t can;
+	uint8_t must; /* RINGFOLD_TRANSPORT=shm */
+	uint8_t unused[6];
+	uint8_t nonce[NONCE_BYTES];
+	uint8_t doorbell[RF_DOORBELL_NAME_BYTES];
+	struct rf_fetch_place place; /* rank 0's */
+	uint64_t region_bytes;       /* likewise */
+};
+
+struct rf_attach {
+	rf_comm *comm;
+	struct rf_request *request; /* NULL once it has ended */
+	uint64_t until;
+	struct offer mine;
+	struct offer *all;
+	uint8_t agreed, mine_agreed;
+	bool agreeing; /* the last step has begun */
+
+	void *region;
+	size_t region_bytes;
+	int memory_fd; /* rank 0's, until all have fetched it */
+	struct rf_fetch_server *server;
+	struct rf_fetch *fetch;
+	int good_visits, bad_visits;
+	struct rf_timer visits;
+	struct rf_arena arena;
+	uint8_t *doorbells; /* RF_DOORBELL_NAME_BYTES a rank */
+	char why[RF_REGION_TEXT];
+};
+
+bool rf_attach_wanted(const rf_comm *comm)
+{
+	return comm->size > 1 && comm->local_ranks == comm->size && !comm->context->simulated;
+}
+
+bool rf_attach_is_running(const rf_comm *comm)
+{
+	return comm->attach && comm->attach->request;
+}
+
+/* ---- ends ----------------------------------------------------------------------------------- */
+
+static void stop_serving(struct rf_attach *attach)
+{
+	rf_timer_clear(&attach->comm->context->timers, &attach->visits);
+	rf_fetch_server_close(attach->server);
+	rf_fetch_close(attach->fetch);
+	attach->server = NULL;
+	attach->fetch = NULL;
+	if (attach->memory_fd >= 0)
+		close(attach->memory_fd);
+	attach->memory_fd = -1;
+}
+
+void rf_attach_free(rf_comm *comm)
+{
+	struct rf_attach *attach = comm->attach;
+
+	if (!attach)
+		return;
+	stop_serving(attach);
+	if (comm->arena && attach->arena.armed)
+		rf_arena_disarm(&attach->arena);
+	comm->arena = NULL;
+	comm->attach = NULL;
+	rf_region_unmap(attach->region, attach->region_bytes);
+	free(attach->arena.sources);
+	free(attach->doorbells);
+	free(attach->all);
+	free(attach);
+}
+
+static void end(struct rf_attach *attach, int status)
+{
+	struct rf_request *request = attach->request;
+	rf_comm *comm = attach->comm;
+
+	attach->request = NULL;
+	stop_serving(attach);
+	free(attach->all);
+	attach->all = NULL;
+	if (!comm->arena)
+		rf_attach_free(comm);
+	if (status != RF_OK)
+		comm->state = RF_COMM_FAILED;
+	rf_request_end(request, status);
+}
+
+static bool any_must(const struct rf_attach *attach)
+{
+	for (int rank = 0; rank < attach->comm->size; rank++) {
+		if (attach->all[rank].must)
+			return true;
+	}
+	return false;
+}
+
+/* All ranks come here together, all with the same answer. */
+static void end_without(struct rf_attach *attach)
+{
+	rf_comm *comm = attach->comm;
+	bool must = any_must(attach);
+
+	if (attach->why[0])
+		rf_log(&comm->context->logger, must ? RF_LOG_ERROR : RF_LOG_WARN,
+		       "rank %d of %d: no shared memory: %s%s", comm->rank, comm->size, attach->why,
+		       must ? "" : "; this communicator uses TCP");
+	else
+		rf_log(&comm->context->logger, RF_LOG_INFO,
+		       "rank %d of %d: no shared memory, by another rank's choice or means",
+		       comm->rank, comm->size);
+	end(attach, must ? RF_ERR_UNSUPPORTED : RF_OK);
+}
+
+/* ---- the agreement -------------------------------------------------------------------------- */
+
+static int64_t time_left_ms(const struct rf_attach *attach)
+{
+	uint64_t now = rf_now(attach->comm->context);
+
+	if (attach->until == UINT64_MAX)
+		return INT64_MAX / 2000000;
+	return attach->until > now ? (int64_t)((attach->until - now) / 1000000) : 0;
+}
+
+static void start_call(struct rf_attach *attach, const struct rf_task *task,
+		       void (*then)(struct rf_request *request))
+{
+	rf_call_options options = RF_CALL_OPTIONS_INIT;
+	struct rf_call_setup setup = {
+		.task = *task, .options = &options, .then = then, .user = attach};
+	struct rf_call *call;
+	int status;
+
+	options.deadline_ms = time_left_ms(attach);
+	status = rf_call_start(attach->comm, &setup, &call);
+	if (status != RF_OK)
+		end(attach, status);
+}
+
+static void ring_rank(void *user, int rank)
+{
+	struct rf_attach *attach = user;
+
+	rf_doorbell_ring(attach->comm->context,
+			 attach->doorbells + (size_t)rank * RF_DOORBELL_NAME_BYTES);
+}
+
+static void agreed(struct rf_request *request)
+{
+	struct rf_attach *attach = request->user;
+	rf_comm *comm = attach->comm;
+	int status = rf_request_finish(request);
+
+	if (status != RF_OK) {
+		end(attach, status);
+		return;
+	}
+	if (!attach->agreed) {
+		end_without(attach);
+		return;
+	}
+	attach->arena.ring = ring_rank;
+	attach->arena.ring_user = attach;
+	comm->arena = &attach->arena;
+	rf_log(&comm->context->logger, RF_LOG_DEBUG,
+	       "rank %d of %d: %zu bytes of shared memory, %zu a part", comm->rank, comm->size,
+	       attach->region_bytes, attach->arena.part_bytes);
+	end(attach, RF_OK);
+}
+
+/* This rank has the arena, or why[] says why not. */
+static void agree(struct rf_attach *attach, bool good)
+{
+	struct rf_task task = {.collective = RF_ALLREDUCE,
+			       .dtype = RF_UINT8,
+			       .op = RF_MIN,
+			       .count = 1,
+			       .send = &attach->mine_agreed,
+			       .recv = &attach->agreed};
+
+	if (attach->agreeing)
+		return;
+	attach->agreeing = true;
+	stop_serving(attach);
+	attach->mine_agreed = good;
+	start_call(attach, &task, agreed);
+}
+
+static bool open_arena(struct rf_attach *attach)
+{
+	const rf_comm *comm = attach->comm;
+	size_t size = (size_t)comm->size;
+
+	attach->doorbells = malloc(size * RF_DOORBELL_NAME_BYTES);
+	if (!attach->doorbells ||
+	    rf_arena_open(&attach->arena, attach->region, attach->region_bytes, comm->rank,
+			  comm->size) != RF_OK) {
+		snprintf(attach->why, sizeof(attach->why), "the shared memory is not usable");
+		return false;
+	}
+	attach->arena.sources = calloc(size, sizeof(*attach->arena.sources));
+	for (size_t rank = 0; rank < size; rank++)
+		memcpy(attach->doorbells + rank * RF_DOORBELL_NAME_BYTES,
+		       attach->all[rank].doorbell, RF_DOORBELL_NAME_BYTES);
+	return attach->arena.sources != NULL;
+}
+
+/* ---- rank 0 --------------------------------------------------------------------------------- */
+
+static bool nonces_are_there(const struct rf_attach *attach)
+{
+	for (int rank = 1; rank < attach->comm->size; rank++) {
+		if (memcmp(rf_arena_rank(&attach->arena, rank)->nonce, attach->all[rank].nonce,
+			   NONCE_BYTES))
+			return false;
+	}
+	return true;
+}
+
+static void visited(void *user, int good, int bad)
+{
+	struct rf_attach *attach = user;
+
+	attach->good_visits = good;
+	attach->bad_visits = bad;
+	/* They may be quicker than the allgather's end is here. */
+	if (!attach->doorbells || good + bad < attach->comm->size - 1)
+		return;
+	if (bad)
+		snprintf(attach->why, sizeof(attach->why),
+			 "another rank could not map it, and says why");
+	else if (!nonces_are_there(attach))
+		snprintf(attach->why, sizeof(attach->why),
+			 "another rank has mapped other memory: the ranks are not on one host");
+	agree(attach, !attach->why[0]);
+}
+
+static void visits_over(struct rf_timer *timer)
+{
+	struct rf_attach *attach = RF_CONTAINER(timer, struct rf_attach, visits);
+
+	snprintf(attach->why, sizeof(attach->why),
+		 "other ranks have not come to fetch it within %d s", VISITS_MS / 1000);
+	agree(attach, false);
+}
+
+/* Before the offers are exchanged, so that nobody comes too early. */
+static int make_region(struct rf_attach *attach)
+{
+	const rf_comm *comm = attach->comm;
+	struct rf_fetch_server_setup setup = {.net = comm->context->net,
+					      .visitors = comm->size - 1,
+					      .progress = visited,
+					      .user = attach};
+	size_t part;
+	int status;
+
+	attach->region_bytes =
+		rf_arena_region_bytes(comm->size, comm->agreed.shm_bytes, &part);
+	if (!attach->region_bytes) {
+		snprintf(attach->why, sizeof(attach->why),
+			 "RINGFOLD_SHM_BYTES (%zu) is too small for %d ranks",
+			 comm->agreed.shm_bytes, comm->size);
+		return RF_ERR_NOMEM;
+	}
+	status = rf_region_make(attach->region_bytes, &attach->memory_fd, &attach->region,
+				attach->why);
+	if (status != RF_OK)
+		return status;
+	rf_arena_format(attach->region, comm->size, part, attach->mine.nonce);
+	setup.memory_fd = attach->memory_fd;
+	status = rf_fetch_serve(&setup, &attach->mine.place, &attach->server);
+	if (status != RF_OK)
+		snprintf(attach->why, sizeof(attach->why), "no local socket: %s", strerror(errno));
+	attach->mine.region_bytes = attach->region_bytes;
+	return status;
+}
+
+static void await_visits(struct rf_attach *attach)
+{
+	rf_context *context = attach->comm->context;
+
+	attach->visits.fire = visits_over;
+	if (!open_arena(attach) ||
+	    rf_timer_set(&context->timers, &attach->visits,
+			 rf_now(context) + VISITS_MS * 1000000ull) != RF_OK)
+		agree(attach, false);
+	else
+		visited(attach, attach->good_visits, attach->bad_visits);
+}
+
+/* ---- the others ----------------------------------------------------------------------------- */
+
+static void memory_came(void *user, int status, int memory_fd)
+{
+	struct rf_attach *attach = user;
+	const struct offer *host = &attach->all[0];
+	bool good = false;
+
+	if (status != RF_OK) {
+		snprintf(attach->why, sizeof(attach->why), "rank 0 did not hand it over");
+	} else {
+		status = rf_region_map(memory_fd, host->region_bytes, &attach->region, attach->why);
+		close(memory_fd);
+	}
+	if (status == RF_OK) {
+		attach->region_bytes = host->region_bytes;
+		good = open_arena(attach);
+	}
+	if (good && memcmp(attach->arena.base->nonce, host->nonce, NONCE_BYTES)) {
+		snprintf(attach->why, sizeof(attach->why), "what came is not rank 0's memory");
+		good = false;
+	}
+	if (good)
+		memcpy(rf_arena_rank(&attach->arena, attach->comm->rank)->nonce, attach->mine.nonce,
+		       NONCE_BYTES);
+	rf_fetch_acknowledge(attach->fetch, good);
+	agree(attach, good);
+}
+
+static void go_and_fetch(struct rf_attach *attach)
+{
+	struct rf_fetch_setup setup = {.net = attach->comm->context->net,
+				       .place = attach->all[0].place,
+				       .came = memory_came,
+				       .user = attach};
+
+	if (rf_fetch_start(&setup, &attach->fetch) == RF_OK)
+		return;
+	snprintf(attach->why, sizeof(attach->why),
+		 "rank 0's local socket is not reached (%s): the ranks are in different network "
+		 "namespaces",
+		 strerror(errno));
+	agree(attach, false);
+}
+
+/* ---- the beginning -------------------------------------------------------------------------- */
+
+static void offers_came(struct rf_request *request)
+{
+	struct rf_attach *attach = request->user;
+	int status = rf_request_finish(request);
+
+	if (status != RF_OK) {
+		end(attach, status);
+		return;
+	}
+	for (int rank = 0; rank < attach->comm->size; rank++) {
+		if (!attach->all[rank].can) {
+			end_without(attach);
+			return;
+		}
+	}
+	if (attach->comm->rank == 0)
+		await_visits(attach);
+	else
+		go_and_fetch(attach);
+}
+
+static void make_offer(struct rf_attach *attach)
+{
+	rf_context *context = attach->comm->context;
+	struct offer *mine = &attach->mine;
+
+	mine->must = !strcmp(context->config.transport, "shm");
+	if (strcmp(context->config.transport, "auto") && !mine->must)
+		return;
+	if (rf_local_random(mine->nonce, NONCE_BYTES) != RF_OK ||
+	    rf_doorbell_get(context, mine->doorbell) != RF_OK) {
+		snprintf(attach->why, sizeof(attach->why), "no local socket: %s", strerror(errno));
+		return;
+	}
+	mine->can = attach->comm->rank != 0 || make_region(attach) == RF_OK;
+}
+
+void rf_attach_start(rf_comm *comm, struct rf_request *request, uint64_t until)
+{
+	struct rf_attach *attach = calloc(1, sizeof(*attach));
+	struct rf_task task = {.collective = RF_ALLGATHER,
+			       .dtype = RF_UINT8,
+			       .op = RF_SUM,
+			       .count = sizeof(struct offer) * (size_t)comm->size};
+
+	if (attach)
+		attach->all = calloc((size_t)comm->size, sizeof(*attach->all));
+	if (!attach || !attach->all) {
+		free(attach);
+		rf_comm_fail(comm, RF_SEGMENT_ABORT, RF_ERR_NOMEM, &comm->rank, 1,
+			     "out of memory while its shared memory was made");
+		rf_request_end(request, RF_ERR_NOMEM);
+		return;
+	}
+	attach->comm = comm;
+	attach->request = request;
+	attach->until = until;
+	attach->memory_fd = -1;
+	comm->attach = attach;
+	make_offer(attach);
+	task.send = &attach->mine;
+	task.recv = attach->all;
+	start_call(attach, &task, offers_came);
+}
