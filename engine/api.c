@@ -112,7 +112,8 @@ static void place_input(const rf_comm *comm, struct rf_task *task)
 	}
 }
 
-static int start(rf_comm *comm, struct asked *asked, const rf_call_options *options,
+/* waits: the caller will do nothing else; *request is NULL then if there is nothing to wait for. */
+static int start(rf_comm *comm, struct asked *asked, const rf_call_options *options, bool waits,
 		 rf_request **request)
 {
 	struct rf_call_setup setup = {.options = options,
@@ -142,10 +143,11 @@ static int start(rf_comm *comm, struct asked *asked, const rf_call_options *opti
 			asked->task.divisor = (uint64_t)comm->size;
 		place_input(comm, &asked->task);
 		setup.task = asked->task;
-		status = rf_call_start(comm, &setup, &call);
+		status = waits ? rf_call_run(comm, &setup, &call)
+			       : rf_call_start(comm, &setup, &call);
 	}
 	if (status == RF_OK && request)
-		*request = &call->request;
+		*request = call ? &call->request : NULL;
 	rf_leave(comm->context);
 	return status;
 }
@@ -153,7 +155,7 @@ static int start(rf_comm *comm, struct asked *asked, const rf_call_options *opti
 static int start_and_wait(rf_comm *comm, struct asked *asked)
 {
 	rf_request *request;
-	int status = start(comm, asked, NULL, &request);
+	int status = start(comm, asked, NULL, true, &request);
 
 	return status == RF_OK ? rf_wait(&request, RF_NO_TIMEOUT) : status;
 }
@@ -254,7 +256,7 @@ int rf_iallreduce(rf_comm *comm, const void *send, void *recv, size_t count, rf_
 {
 	struct asked asked = ask_allreduce(send, recv, count, dtype, op);
 
-	return start(comm, &asked, options, request);
+	return start(comm, &asked, options, false, request);
 }
 
 int rf_reduce(rf_comm *comm, const void *send, void *recv, size_t count, rf_dtype dtype, rf_op op,
@@ -270,7 +272,7 @@ int rf_ireduce(rf_comm *comm, const void *send, void *recv, size_t count, rf_dty
 {
 	struct asked asked = ask_reduce(comm, send, recv, count, dtype, op, root);
 
-	return start(comm, &asked, options, request);
+	return start(comm, &asked, options, false, request);
 }
 
 int rf_broadcast(rf_comm *comm, void *buffer, size_t count, rf_dtype dtype, int root)
@@ -285,7 +287,7 @@ int rf_ibroadcast(rf_comm *comm, void *buffer, size_t count, rf_dtype dtype, int
 {
 	struct asked asked = ask_broadcast(buffer, count, dtype, root);
 
-	return start(comm, &asked, options, request);
+	return start(comm, &asked, options, false, request);
 }
 
 int rf_reduce_scatter(rf_comm *comm, const void *send, void *recv, size_t recv_count,
@@ -302,7 +304,7 @@ int rf_ireduce_scatter(rf_comm *comm, const void *send, void *recv, size_t recv_
 {
 	struct asked asked = ask_reduce_scatter(send, recv, recv_count, NULL, false, dtype, op);
 
-	return start(comm, &asked, options, request);
+	return start(comm, &asked, options, false, request);
 }
 
 int rf_reduce_scatterv(rf_comm *comm, const void *send, void *recv, const size_t *recv_counts,
@@ -319,7 +321,7 @@ int rf_ireduce_scatterv(rf_comm *comm, const void *send, void *recv, const size_
 {
 	struct asked asked = ask_reduce_scatter(send, recv, 0, recv_counts, true, dtype, op);
 
-	return start(comm, &asked, options, request);
+	return start(comm, &asked, options, false, request);
 }
 
 int rf_allgather(rf_comm *comm, const void *send, void *recv, size_t send_count, rf_dtype dtype)
@@ -334,7 +336,7 @@ int rf_iallgather(rf_comm *comm, const void *send, void *recv, size_t send_count
 {
 	struct asked asked = ask_allgather(send, recv, send_count, NULL, false, dtype);
 
-	return start(comm, &asked, options, request);
+	return start(comm, &asked, options, false, request);
 }
 
 int rf_allgatherv(rf_comm *comm, const void *send, void *recv, const size_t *counts, rf_dtype dtype)
@@ -349,7 +351,7 @@ int rf_iallgatherv(rf_comm *comm, const void *send, void *recv, const size_t *co
 {
 	struct asked asked = ask_allgather(send, recv, 0, counts, true, dtype);
 
-	return start(comm, &asked, options, request);
+	return start(comm, &asked, options, false, request);
 }
 
 int rf_barrier(rf_comm *comm)
@@ -363,5 +365,5 @@ int rf_ibarrier(rf_comm *comm, const rf_call_options *options, rf_request **requ
 {
 	struct asked asked = ask_barrier();
 
-	return start(comm, &asked, options, request);
+	return start(comm, &asked, options, false, request);
 }

@@ -6,6 +6,7 @@
  */
 #include "engine/arena/arena.h"
 #include "engine/call.h"
+#include "engine/cpu.h"
 #include "engine/cq.h"
 #include "engine/early.h"
 #include "engine/select.h"
@@ -13,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { LOOKS_BETWEEN_CLOCKS = 32 };
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
@@ -62,11 +65,15 @@ static int set_deadline(struct rf_call *call, const rf_call_options *options)
 
 static struct rf_call *new_call(rf_comm *comm, const struct rf_call_setup *setup)
 {
-	struct rf_call *call = calloc(1, sizeof(*call));
+	struct rf_call *call = comm->spare_call;
 	struct rf_stage *stage;
 
+	comm->spare_call = NULL;
+	if (!call)
+		call = malloc(sizeof(*call));
 	if (!call)
 		return NULL;
+	memset(call, 0, sizeof(*call));
 	call->request.context = comm->context;
 	call->request.comm = comm;
 	call->request.kind = RF_REQUEST_CALL;
@@ -86,6 +93,7 @@ static struct rf_call *new_call(rf_comm *comm, const struct rf_call_setup *setup
 					 .size = comm->size,
 					 .arena = comm->arena,
 					 .fingerprint = call->encoded_fingerprint,
+					 .traffic = &comm->traffic,
 					 .no_payload = comm->context->no_payload};
 	return call;
 }
@@ -182,6 +190,20 @@ static void take_staged(struct rf_call *call)
 	}
 }
 
+static int comm_error(const rf_comm *comm)
+{
+	switch (comm->state) {
+	case RF_COMM_READY:
+		return RF_OK;
+	case RF_COMM_FAILED:
+		return comm->failure ? comm->failure->error : RF_ERR_RENDEZVOUS;
+	case RF_COMM_FORMING:
+	case RF_COMM_LEFT:
+		break;
+	}
+	return RF_ERR_INVALID;
+}
+
 /* From here on the call has a number, and its failures are the communicator's. */
 static void launch(struct rf_call *call)
 {
@@ -200,6 +222,9 @@ static void launch(struct rf_call *call)
 		rf_list_append(&comm->context->word_calls, &call->word_node);
 	if (comm->context->config.progress[0] == 't')
 		comm->context->background_calls++;
+	/* It has found a mismatch before it was enrolled. */
+	if (comm->state == RF_COMM_FAILED)
+		rf_call_fail(call, comm_error(comm));
 	status = rf_comm_check_leavers(comm, call->seq);
 	if (status == RF_OK && !call->failed)
 		status = grant_credits(call);
@@ -213,21 +238,8 @@ static void launch(struct rf_call *call)
 	rf_calls_advance(comm->context);
 }
 
-static int comm_error(const rf_comm *comm)
-{
-	switch (comm->state) {
-	case RF_COMM_READY:
-		return RF_OK;
-	case RF_COMM_FAILED:
-		return comm->failure ? comm->failure->error : RF_ERR_RENDEZVOUS;
-	case RF_COMM_FORMING:
-	case RF_COMM_LEFT:
-		break;
-	}
-	return RF_ERR_INVALID;
-}
-
-int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_call **out)
+/* Up to the moment in which others can learn of it. */
+static int prepare(rf_comm *comm, const struct rf_call_setup *setup, struct rf_call **out)
 {
 	const rf_call_options *options = setup->options;
 	struct rf_call *call;
@@ -253,32 +265,121 @@ int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_ca
 	if (status != RF_OK)
 		goto fail;
 	fill_fingerprint(call, setup->wire);
-	rf_select(&comm->agreed, &stage->task, setup->wire, comm->size,
-		  comm->arena != NULL, &stage->plan);
+	rf_select(&comm->agreed, &stage->task, setup->wire, comm->size, comm->arena != NULL,
+		  &stage->plan);
 	call->eager =
 		stage->task.count * rf_dtype_size(stage->task.dtype) <= comm->agreed.eager_bytes;
 	status = stage->plan.algo->create(&stage->group, &stage->task, &stage->plan, &stage->state);
 	if (status != RF_OK)
 		goto fail;
-	status = rf_map_put(&comm->calls, call->seq + 1, call);
-	if (status != RF_OK)
-		goto fail_state;
-	status = set_deadline(call, options);
-	if (status != RF_OK)
-		goto fail_map;
-	launch(call);
 	*out = call;
 	return RF_OK;
 
-fail_map:
-	rf_map_remove(&comm->calls, call->seq + 1);
-fail_state:
-	stage->plan.algo->destroy(stage->state);
 fail:
 	free(call->expected);
 	free(call->counts);
 	free(call);
 	return status;
+}
+
+/* What prepare() has made. */
+static void unprepare(struct rf_call *call)
+{
+	call->stages[0].plan.algo->destroy(call->stages[0].state);
+	free(call->expected);
+	free(call->counts);
+	free(call);
+}
+
+static int enrol(struct rf_call *call, const rf_call_options *options)
+{
+	rf_comm *comm = call->request.comm;
+	int status = rf_map_put(&comm->calls, call->seq + 1, call);
+
+	if (status == RF_OK)
+		status = set_deadline(call, options);
+	if (status != RF_OK) {
+		rf_map_remove(&comm->calls, call->seq + 1);
+		unprepare(call);
+		return status;
+	}
+	launch(call);
+	return RF_OK;
+}
+
+int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_call **call)
+{
+	int status = prepare(comm, setup, call);
+
+	return status == RF_OK ? enrol(*call, setup->options) : status;
+}
+
+/* ---- the short way ------------------------------------------------------------------------- */
+
+/* Words in shared memory change within a fraction of a microsecond: as long as nobody else needs
+ * this thread, a call can be over before it would have been enrolled. True: it is. */
+static bool spin_through(struct rf_call *call)
+{
+	rf_context *context = call->request.context;
+	struct rf_stage *stage = &call->stages[0];
+	uint64_t begin = 0, now = 0, budget = 0;
+	int awaited, status;
+
+	for (unsigned looks = 0;; looks++) {
+		status = stage->plan.algo->advance(stage->state, &awaited);
+		if (status != RF_ERR_AGAIN)
+			break;
+		if (atomic_load_explicit(&context->entering, memory_order_relaxed))
+			break;
+		if (looks % LOOKS_BETWEEN_CLOCKS) {
+			rf_pause();
+			continue;
+		}
+		now = rf_now(context);
+		if (!begin) {
+			begin = now;
+			budget = rf_drive_spin_ns(context);
+		}
+		if (now - begin >= budget)
+			break;
+	}
+	if (begin)
+		rf_drive_has_spun(context, now - begin, status != RF_OK);
+	/* Any other error is met again, and handled, when the call is enrolled. */
+	return status == RF_OK;
+}
+
+static void end_short(struct rf_call *call)
+{
+	rf_comm *comm = call->request.comm;
+
+	comm->next_seq = call->seq + 1;
+	comm->counters.calls[call->stages[0].task.collective]++;
+	comm->counters.calls_ended++;
+	rf_early_end(comm, call->seq, &call->fingerprint);
+	call->stages[0].plan.algo->destroy(call->stages[0].state);
+	free(call->counts);
+	if (comm->spare_call)
+		free(call);
+	else
+		comm->spare_call = call;
+}
+
+int rf_call_run(rf_comm *comm, const struct rf_call_setup *setup, struct rf_call **out)
+{
+	struct rf_call *call;
+	int status = prepare(comm, setup, &call);
+
+	if (status != RF_OK)
+		return status;
+	if (call->stages[0].plan.algo->in_shared_memory && rf_list_empty(&comm->call_list) &&
+	    !comm->leaver_count && spin_through(call)) {
+		end_short(call);
+		*out = NULL;
+		return RF_OK;
+	}
+	*out = call;
+	return enrol(call, setup->options);
 }
 
 /* ---- ending --------------------------------------------------------------------------------- */

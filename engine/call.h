@@ -114,6 +114,8 @@ struct rf_call_setup {
 	void *user;
 };
 int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_call **call);
+/* The same for a caller that will wait, without a queue: *call is NULL if it has ended well. */
+int rf_call_run(rf_comm *comm, const struct rf_call_setup *setup, struct rf_call **call);
 void rf_call_free(struct rf_call *call); /* after its end was handed out */
 
 void rf_call_make_ready(struct rf_call *call);

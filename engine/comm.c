@@ -139,6 +139,7 @@ void rf_comm_free(rf_comm *comm)
 	rf_failure_free(comm);
 	free_links(comm);
 	rf_map_free(&comm->calls);
+	free(comm->spare_call);
 	free(comm->lifelines);
 	free(comm->leavers);
 	free(comm->ranks);
@@ -274,6 +275,7 @@ int rf_comm_failure(const rf_comm *comm, rf_failure *failure)
 
 int rf_comm_counters(const rf_comm *comm, rf_counters *counters)
 {
+	rf_counters all;
 	size_t size;
 	int status;
 
@@ -282,8 +284,11 @@ int rf_comm_counters(const rf_comm *comm, rf_counters *counters)
 	status = rf_enter(comm->context);
 	if (status != RF_OK)
 		return status;
+	all = comm->counters;
+	all.payload_bytes_sent += comm->traffic.sent;
+	all.payload_bytes_received += comm->traffic.received;
 	size = counters->size < sizeof(*counters) ? counters->size : sizeof(*counters);
-	memcpy(counters, &comm->counters, size);
+	memcpy(counters, &all, size);
 	counters->size = size;
 	rf_leave(comm->context);
 	return RF_OK;

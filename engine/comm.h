@@ -8,6 +8,7 @@
 #ifndef RF_COMM_H
 #define RF_COMM_H
 
+#include "engine/algo/algo.h"
 #include "engine/peer.h"
 #include "engine/segment.h"
 
@@ -90,6 +91,8 @@ struct rf_comm {
 	struct rf_join *join;     /* while it forms */
 	struct rf_attach *attach; /* while its arena is made, and what belongs to the arena */
 	struct rf_arena *arena;   /* memory that all ranks share, or NULL */
+	struct rf_traffic traffic; /* through it */
+	struct rf_call *spare_call;
 	rf_counters counters;
 };
 

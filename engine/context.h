@@ -112,6 +112,10 @@ uint64_t rf_context_next_timer(rf_context *context);
  * let go of while sleeping. Returns RF_OK or RF_ERR_AGAIN. */
 int rf_drive_until(rf_context *context, const bool *done, uint64_t until);
 
+/* How long a wait may spin now, 0: not at all; and what became of it. */
+uint64_t rf_drive_spin_ns(rf_context *context);
+void rf_drive_has_spun(rf_context *context, uint64_t spent_ns, bool in_vain);
+
 int rf_drive_start_thread(rf_context *context);
 void rf_drive_stop_thread(rf_context *context);
 

@@ -6,4 +6,14 @@
 /* At least 1. A quota of one and a half cores counts as one: the half would be throttled. */
 int rf_cpu_cores(void);
 
+/* In a loop that waits for another core: leaves it the shared parts of this one. */
+static inline void rf_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 #endif

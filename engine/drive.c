@@ -131,6 +131,16 @@ static uint64_t spin_now(rf_context *context, uint64_t budget, uint64_t now)
 	return context->spin_debt_ns < SPIN_DEBT_NS ? budget : 0;
 }
 
+uint64_t rf_drive_spin_ns(rf_context *context)
+{
+	return spin_now(context, spin_budget_ns(context), rf_now(context));
+}
+
+void rf_drive_has_spun(rf_context *context, uint64_t spent_ns, bool in_vain)
+{
+	context->spin_debt_ns = in_vain ? context->spin_debt_ns + spent_ns : 0;
+}
+
 /* The caller in the driver's seat. */
 static int drive_as_caller(rf_context *context, const bool *done, uint64_t until)
 {

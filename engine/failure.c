@@ -8,6 +8,7 @@
  * each, message (a string). Of GOODBYE: rank u32, number of the first call that it will not make
  * u64.
  */
+#include "engine/arena/arena.h"
 #include "engine/failure.h"
 #include "engine/join.h"
 
@@ -144,6 +145,8 @@ void rf_failure_spread(rf_comm *comm, uint8_t type, int error, const int *ranks,
 	}
 	rf_query_free(comm);
 	comm->state = RF_COMM_FAILED;
+	if (comm->arena)
+		rf_arena_fail(comm->arena);
 	/* Memory may have been too short to record it. */
 	rf_comm_revoke_calls(comm, comm->failure ? comm->failure->error : error);
 	rf_join_parent_failed(comm, error, message);

@@ -91,12 +91,16 @@ struct rf_group_ops {
 	void (*mismatch)(struct rf_group *group, int rank, const uint8_t fingerprint[24]);
 };
 struct rf_arena;
+struct rf_traffic {
+	uint64_t sent, received; /* bytes written for other ranks, and read of theirs */
+};
 struct rf_group {
 	const struct rf_group_ops *ops;
 	int rank; /* my index */
 	int size;
 	struct rf_arena *arena;        /* memory that all of them share, or NULL */
 	const uint8_t *fingerprint;    /* this rank's of the call, encoded: for the arena */
+	struct rf_traffic *traffic;    /* likewise: what it moves through memory is added */
 	bool no_payload; /* simulated sizes: no buffer may be touched (the helpers below know) */
 };
 

@@ -205,6 +205,20 @@ static void copy(void *dst, const void *src, size_t bytes)
 		memcpy(dst, src, bytes);
 }
 
+/* Into this rank's slot. */
+static void copy_in(const struct arena_call *c, void *dst, const void *src, size_t bytes)
+{
+	copy(dst, src, bytes);
+	c->group->traffic->sent += bytes;
+}
+
+/* Out of another rank's slot or result. */
+static void copy_out(const struct arena_call *c, void *dst, const void *src, size_t bytes)
+{
+	copy(dst, src, bytes);
+	c->group->traffic->received += bytes;
+}
+
 /* ---- one tick ------------------------------------------------------------------------------- */
 
 static const uint8_t *input(const struct arena_call *c, size_t start)
@@ -231,9 +245,9 @@ static void enter_meeting(const struct arena_call *c, uint64_t i, uint8_t *mine)
 
 	if (!kept)
 		from = n;
-	copy(mine, input(c, start), from * c->element);
-	copy(mine + (from + kept) * c->element, input(c, start + from + kept),
-	     (n - from - kept) * c->element);
+	copy_in(c, mine, input(c, start), from * c->element);
+	copy_in(c, mine + (from + kept) * c->element, input(c, start + from + kept),
+		(n - from - kept) * c->element);
 }
 
 static void enter_scatter(const struct arena_call *c, uint64_t i, uint8_t *mine)
@@ -243,8 +257,8 @@ static void enter_scatter(const struct arena_call *c, uint64_t i, uint8_t *mine)
 
 		/* In place the result goes where the input of another block was. */
 		if (rank != c->group->rank || c->task->in_place)
-			copy(mine + (size_t)rank * c->arena->part_bytes, input(c, start),
-			     n * c->element);
+			copy_in(c, mine + (size_t)rank * c->arena->part_bytes, input(c, start),
+				n * c->element);
 	}
 }
 
@@ -260,8 +274,9 @@ static void enter(struct arena_call *c, uint64_t i)
 		if (is_inline(c)) {
 			payload = c->task->send;
 			bytes = n;
+			c->group->traffic->sent += n;
 		} else {
-			copy(mine, c->task->send, n);
+			copy_in(c, mine, c->task->send, n);
 		}
 		break;
 	case MEETING:
@@ -272,13 +287,13 @@ static void enter(struct arena_call *c, uint64_t i)
 		break;
 	case GATHER:
 		n = block_elements(c, i, c->group->rank, &start);
-		copy(mine, rf_at(c->task->send, (size_t)i * c->tick_count * c->element),
-		     n * c->element);
+		copy_in(c, mine, rf_at(c->task->send, (size_t)i * c->tick_count * c->element),
+			n * c->element);
 		break;
 	case SPREAD:
 		n = tick_elements(c, i, &start);
 		if (is_root(c))
-			copy(mine, input(c, start), n * c->element);
+			copy_in(c, mine, input(c, start), n * c->element);
 		break;
 	}
 	rf_arena_enter(c->arena, c->first_tick + i, c->group->fingerprint, payload, bytes);
@@ -286,6 +301,7 @@ static void enter(struct arena_call *c, uint64_t i)
 
 static void fold(const struct arena_call *c, void *dst, size_t n)
 {
+	c->group->traffic->received += n * c->element * (size_t)(c->group->size - 1);
 	if (n)
 		rf_foldp(c->task->op, c->task->dtype, dst, c->task->dtype, c->arena->sources,
 			 (size_t)c->group->size, n, c->task->divisor);
@@ -323,6 +339,7 @@ static void fold_meeting(struct arena_call *c, uint64_t i)
 		fold(c, output(c, start + from), kept);
 	} else {
 		fold(c, mine, kept);
+		c->group->traffic->sent += kept * c->element;
 		if (c->task->collective == RF_ALLREDUCE)
 			copy(output(c, start + from), mine, kept * c->element);
 	}
@@ -351,7 +368,7 @@ static void take_gathered(const struct arena_call *c, uint64_t i)
 	for (int rank = 0; rank < c->group->size; rank++) {
 		n = block_elements(c, i, rank, &start);
 		if (rank != c->group->rank)
-			copy(output(c, start), slot(c, rank, i), n * c->element);
+			copy_out(c, output(c, start), slot(c, rank, i), n * c->element);
 		else if (!c->task->in_place)
 			copy(output(c, start),
 			     rf_at(c->task->send, (size_t)i * c->tick_count * c->element),
@@ -380,7 +397,7 @@ static void use_slots(struct arena_call *c, uint64_t i)
 	case SPREAD:
 		n = tick_elements(c, i, &start);
 		if (!is_root(c))
-			copy(output(c, start), slot(c, c->task->root, i), n * c->element);
+			copy_out(c, output(c, start), slot(c, c->task->root, i), n * c->element);
 		break;
 	}
 }
@@ -394,7 +411,8 @@ static void take_results(const struct arena_call *c, uint64_t i)
 		size_t kept = part_elements(c, n, rank, &from);
 
 		if (rank != c->group->rank)
-			copy(output(c, start + from), result(c, rank, i), kept * c->element);
+			copy_out(c, output(c, start + from), result(c, rank, i),
+				 kept * c->element);
 	}
 }
 
@@ -495,7 +513,7 @@ static int arena_advance(void *state, int *awaited)
 	struct arena_call *c = state;
 
 	*awaited = -1;
-	if (!begin(c))
+	if (!begin(c) || rf_arena_has_failed(c->arena))
 		return RF_ERR_AGAIN;
 	for (int steps = 0; steps < STEPS_AT_ONCE && c->left < c->ticks; steps++) {
 		enum step step = next_step(c, awaited);
@@ -523,7 +541,7 @@ static bool arena_poll(void *state)
 	struct arena_call *c = state;
 	int awaited;
 
-	return begin(c) && (next_step(c, &awaited) != NOTHING || c->arena->odd >= 0);
+	return begin(c) && !rf_arena_has_failed(c->arena) && (next_step(c, &awaited) != NOTHING || c->arena->odd >= 0);
 }
 
 /* ---- the seam ------------------------------------------------------------------------------- */

@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-/* X(name): rf_algo_<name> is in <name>.c. */
+/* X(name): rf_algo_<name> is in <name>.c. Those that send messages come first. */
 #define ALGO_LIST(X) \
-	X(arena)     \
 	X(ring)      \
 	X(direct)    \
 	X(tree)      \
 	X(chain)     \
-	X(doubling)
+	X(doubling)  \
+	X(arena)
 
 #define X(name) extern const struct rf_algo rf_algo_##name;
 ALGO_LIST(X)

@@ -119,6 +119,12 @@ void rf_arena_publish_result(struct rf_arena *arena, uint64_t tick)
 	wake_sleepers(arena);
 }
 
+void rf_arena_fail(struct rf_arena *arena)
+{
+	atomic_store(&arena->base->failed, 1);
+	wake_sleepers(arena);
+}
+
 void rf_arena_arm(struct rf_arena *arena)
 {
 	if (!atomic_exchange(&rf_arena_rank(arena, arena->rank)->sleeps, 1))

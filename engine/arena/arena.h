@@ -65,6 +65,10 @@ struct rf_arena_base {
 	uint8_t unused[RF_ARENA_LINE - 40];
 	_Atomic uint32_t sleepers; /* how many ranks have `sleeps` set: one word to look at */
 	uint8_t unused_too[RF_ARENA_LINE - 4];
+	/* Set by whoever fails the communicator: no call ends well from then on, and why is told by
+	 * the control streams. In a line of its own, which everybody keeps a copy of. */
+	_Atomic uint32_t failed;
+	uint8_t unused_as_well[RF_ARENA_LINE - 4];
 	struct rf_arena_rank ranks[]; /* then the slots, each rank's on pages of its own */
 };
 
@@ -132,6 +136,12 @@ static inline bool rf_arena_has_result(const struct rf_arena *arena, int rank, u
 /* The first rank that has not entered this tick, -1 if all have. This rank has. Goes through the
  * ticks in order, and through each header once. */
 int rf_arena_first_absent(struct rf_arena *arena, uint64_t tick);
+
+void rf_arena_fail(struct rf_arena *arena);
+static inline bool rf_arena_has_failed(const struct rf_arena *arena)
+{
+	return atomic_load_explicit(&arena->base->failed, memory_order_acquire);
+}
 
 /* Before a sleep: from now on whoever publishes rings. The caller looks at the words once more
  * afterwards, and only then sleeps. And after it, or instead. */

@@ -104,6 +104,8 @@ static void end(struct rf_attach *attach, int status)
 		rf_attach_free(comm);
 	if (status != RF_OK)
 		comm->state = RF_COMM_FAILED;
+	/* Of the user's calls only. */
+	comm->counters = (rf_counters){.size = sizeof(comm->counters)};
 	rf_request_end(request, status);
 }
 

@@ -477,8 +477,10 @@ static void make_ranks(struct world *world, const void *const *send, void *const
 	for (size_t i = 0; i < ranks; i++) {
 		struct rank *rank = &world->ranks[i];
 
-		rank->group = (struct rf_group){&world_ops, (int)i, world->c->ranks,
-						world->c->no_payload};
+		rank->group = (struct rf_group){.ops = &world_ops,
+						.rank = (int)i,
+						.size = world->c->ranks,
+						.no_payload = world->c->no_payload};
 		rank->world = world;
 		rank->task = world->c->task;
 		rank->task.send = send[i];
