@@ -485,9 +485,9 @@ typedef struct rf_counters {
 	size_t size;
 	uint64_t calls[RF_COLLECTIVE_COUNT]; /**< started, by collective */
 	uint64_t calls_ended;
-	uint64_t payload_bytes_sent;
-	uint64_t payload_bytes_received;
-	uint64_t segments_sent;
+	uint64_t payload_bytes_sent;     /**< or written to shared memory for others */
+	uint64_t payload_bytes_received; /**< or read from it */
+	uint64_t segments_sent;          /**< over the network */
 	uint64_t segments_received;
 	uint64_t retries;      /**< sends that the transport put off (RF_ERR_AGAIN) */
 	uint64_t credit_waits; /**< sends that waited for the receiver to start its call */

@@ -24,7 +24,14 @@ for ranks in 1 2 3 4 7 8; do
 		status_is 0
 	any=$(digest any)
 	tree=$(digest tree)
-	[ $ranks = 2 ] || [ $ranks = 7 ] || continue
+	[ $ranks = 2 ] || [ $ranks = 4 ] || [ $ranks = 7 ] || continue
+	export RINGFOLD_TRANSPORT=tcp
+	on $ranks
+	promise "every case holds on $ranks ranks without shared memory" status_is 0
+	promise "in tree order shared memory changes no bits of $ranks ranks" \
+		same "$tree" "$(digest tree)"
+	unset RINGFOLD_TRANSPORT
+	[ $ranks != 4 ] || continue
 	on $ranks $bits
 	promise "the bits of $ranks ranks are the same on the next run" same "$any" "$(digest any)"
 	for setting in RINGFOLD_ALGORITHM=direct RINGFOLD_ALGORITHM=ring \
@@ -40,7 +47,17 @@ done
 export RINGFOLD_PROGRESS=thread
 on 4
 promise "every case holds with the library's thread driving" status_is 0
-unset RINGFOLD_PROGRESS
+export RINGFOLD_TRANSPORT=tcp
+on 4
+promise "every case holds so without shared memory" status_is 0
+unset RINGFOLD_PROGRESS RINGFOLD_TRANSPORT
+
+# Many ticks, and slots used again and again.
+export RINGFOLD_SHM_BYTES=64K RINGFOLD_TRANSPORT=shm
+on 3
+promise "every case holds with little shared memory" status_is 0
+unset RINGFOLD_SHM_BYTES
+RINGFOLD_TRANSPORT=tcp
 
 for setting in RINGFOLD_ALGORITHM=ring RINGFOLD_ALGORITHM=direct RINGFOLD_ALGORITHM=doubling \
 	RINGFOLD_CHUNK_BYTES=128 RINGFOLD_CHANNELS=3 RINGFOLD_EAGER_BYTES=64; do
@@ -50,4 +67,5 @@ for setting in RINGFOLD_ALGORITHM=ring RINGFOLD_ALGORITHM=direct RINGFOLD_ALGORI
 	promise "calls are right with $setting" status_is 0
 	unset "${setting%%=*}"
 done
+unset RINGFOLD_TRANSPORT
 finish

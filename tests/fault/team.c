@@ -183,6 +183,7 @@ static void set_number(const char *variable, int value)
 /* Only what the team says; not what the tests themselves were started with. */
 static void set_environment(const struct team *team, int rank)
 {
+	const char *transport = getenv("RINGFOLD_TEST_TRANSPORT");
 	static const char *const others[] = {"RINGFOLD_TRANSPORT",
 					     "RINGFOLD_PORT",
 					     "RINGFOLD_TIMEOUT",
@@ -198,6 +199,8 @@ static void set_environment(const struct team *team, int rank)
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		unsetenv(others[i]);
+	if (transport)
+		setenv("RINGFOLD_TRANSPORT", transport, 1);
 	set_number("RANK", rank);
 	set_number("WORLD_SIZE", team->size);
 	set_number("MASTER_PORT", team->port);
