@@ -11,6 +11,7 @@
 #include "engine/early.h"
 #include "engine/select.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -323,6 +324,7 @@ static bool spin_through(struct rf_call *call)
 	rf_context *context = call->request.context;
 	struct rf_stage *stage = &call->stages[0];
 	uint64_t begin = 0, now = 0, budget = 0;
+	bool yields = false;
 	int awaited, status;
 
 	for (unsigned looks = 0;; looks++) {
@@ -331,7 +333,7 @@ static bool spin_through(struct rf_call *call)
 			break;
 		if (atomic_load_explicit(&context->entering, memory_order_relaxed))
 			break;
-		if (looks % LOOKS_BETWEEN_CLOCKS) {
+		if (!yields && looks % LOOKS_BETWEEN_CLOCKS) {
 			rf_pause();
 			continue;
 		}
@@ -339,11 +341,16 @@ static bool spin_through(struct rf_call *call)
 		if (!begin) {
 			begin = now;
 			budget = rf_drive_spin_ns(context);
+			yields = budget == 0 && context->config.spin_us < 0;
+			budget = yields ? RF_YIELD_NS : budget;
 		}
 		if (now - begin >= budget)
 			break;
+		/* The rank that is waited for may have no other core than this one. */
+		if (yields)
+			sched_yield();
 	}
-	if (begin)
+	if (begin && !yields)
 		rf_drive_has_spun(context, now - begin, status != RF_OK);
 	/* Any other error is met again, and handled, when the call is enrolled. */
 	return status == RF_OK;

@@ -116,6 +116,9 @@ int rf_drive_until(rf_context *context, const bool *done, uint64_t until);
 uint64_t rf_drive_spin_ns(rf_context *context);
 void rf_drive_has_spun(rf_context *context, uint64_t spent_ns, bool in_vain);
 
+/* Where ranks share cores they yield for so long before they sleep. */
+enum { RF_YIELD_NS = 100000 };
+
 int rf_drive_start_thread(rf_context *context);
 void rf_drive_stop_thread(rf_context *context);
 
