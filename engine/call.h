@@ -119,7 +119,7 @@ int rf_call_run(rf_comm *comm, const struct rf_call_setup *setup, struct rf_call
 void rf_call_free(struct rf_call *call); /* after its end was handed out */
 
 void rf_call_make_ready(struct rf_call *call);
-int rf_calls_advance(rf_context *context);           /* all that are ready; 1 if there was one */
+int rf_calls_advance(rf_context *context); /* all that are ready; 1 if there was one */
 /* Looks at the words in shared memory that calls wait for, and makes those ready that can go on. */
 void rf_calls_poll(rf_context *context);
 /* Before a sleep: RF_OK: the doorbell will be rung. RF_ERR_AGAIN: poll first. */

@@ -88,9 +88,9 @@ struct rf_comm {
 	} * leavers;
 	size_t leaver_count;
 
-	struct rf_join *join;     /* while it forms */
-	struct rf_attach *attach; /* while its arena is made, and what belongs to the arena */
-	struct rf_arena *arena;   /* memory that all ranks share, or NULL */
+	struct rf_join *join;      /* while it forms */
+	struct rf_attach *attach;  /* while its arena is made, and what belongs to the arena */
+	struct rf_arena *arena;    /* memory that all ranks share, or NULL */
 	struct rf_traffic traffic; /* through it */
 	struct rf_call *spare_call;
 	rf_counters counters;

@@ -48,10 +48,10 @@ struct rf_context {
 	struct rf_map peers; /* by process id (hi): struct rf_peer */
 	struct rf_map comms; /* by communicator id: struct rf_comm, forming ones too */
 	struct rf_list comm_list;
-	struct rf_list cqs;         /* struct rf_cq */
-	struct rf_list regions;     /* memory handed out or registered: memory.c */
-	struct rf_list ready_calls; /* to be advanced */
-	struct rf_list word_calls;  /* open calls through shared memory: call.c */
+	struct rf_list cqs;           /* struct rf_cq */
+	struct rf_list regions;       /* memory handed out or registered: memory.c */
+	struct rf_list ready_calls;   /* to be advanced */
+	struct rf_list word_calls;    /* open calls through shared memory: call.c */
 	struct rf_doorbell *doorbell; /* or NULL: arena/doorbell.c */
 	struct rf_list free_incoming, free_outgoing,
 		free_blocks; /* records kept for reuse: call.c */

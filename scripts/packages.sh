@@ -24,6 +24,7 @@ test    | python3               | command -v python3
 test    | python3-venv          | python3 -c 'import venv, ensurepip'
 test    | iproute2              | command -v ip
 test    | util-linux            | command -v flock && command -v unshare
+test    | spin                  | command -v spin
 mpi     | openmpi-bin           | command -v mpirun
 bench   | libbenchmark-dev      | pkg-config --exists benchmark
 bench   | libgloo-dev           | test -e /usr/include/gloo/rendezvous/context.h

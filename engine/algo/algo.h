@@ -98,19 +98,19 @@ struct rf_group {
 	const struct rf_group_ops *ops;
 	int rank; /* my index */
 	int size;
-	struct rf_arena *arena;        /* memory that all of them share, or NULL */
-	const uint8_t *fingerprint;    /* this rank's of the call, encoded: for the arena */
-	struct rf_traffic *traffic;    /* likewise: what it moves through memory is added */
+	struct rf_arena *arena;     /* memory that all of them share, or NULL */
+	const uint8_t *fingerprint; /* this rank's of the call, encoded: for the arena */
+	struct rf_traffic *traffic; /* likewise: what it moves through memory is added */
 	bool no_payload; /* simulated sizes: no buffer may be touched (the helpers below know) */
 };
 
 struct rf_algo {
 	const char *name;
-	unsigned collectives; /* bit (1 << rf_collective) for each that it can do */
-	bool tree_order;      /* folds along RF_ORDER_TREE */
-	bool is_pipelined;    /* chunks of a block overlap; else it sends all at once if it can */
+	unsigned collectives;  /* bit (1 << rf_collective) for each that it can do */
+	bool tree_order;       /* folds along RF_ORDER_TREE */
+	bool is_pipelined;     /* chunks of a block overlap; else it sends all at once if it can */
 	bool in_shared_memory; /* for groups with an arena */
-	const char *summary;  /* for info: steps and bytes a rank */
+	const char *summary;   /* for info: steps and bytes a rank */
 
 	int (*create)(struct rf_group *group, const struct rf_task *task,
 		      const struct rf_plan *plan, void **state);

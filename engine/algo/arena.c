@@ -313,10 +313,9 @@ static void fold_one_shot(struct arena_call *c)
 		if (rank == c->group->rank)
 			c->arena->sources[rank] = c->task->send;
 		else if (is_inline(c))
-			c->arena->sources[rank] =
-				rf_arena_rank(c->arena, rank)
-					->headers[c->first_tick % RF_ARENA_DEPTH]
-					.payload;
+			c->arena->sources[rank] = rf_arena_rank(c->arena, rank)
+							  ->headers[c->first_tick % RF_ARENA_DEPTH]
+							  .payload;
 		else
 			c->arena->sources[rank] = slot(c, rank, 0);
 	}
@@ -355,8 +354,8 @@ static void fold_scatter(struct arena_call *c, uint64_t i)
 		if (rank == c->group->rank && !c->task->in_place)
 			c->arena->sources[rank] = input(c, start);
 		else
-			c->arena->sources[rank] = slot(c, rank, i) + (size_t)c->group->rank *
-									     c->arena->part_bytes;
+			c->arena->sources[rank] =
+				slot(c, rank, i) + (size_t)c->group->rank * c->arena->part_bytes;
 	}
 	fold(c, output(c, (size_t)i * c->tick_count), n);
 }
@@ -411,8 +410,7 @@ static void take_results(const struct arena_call *c, uint64_t i)
 		size_t kept = part_elements(c, n, rank, &from);
 
 		if (rank != c->group->rank)
-			copy_out(c, output(c, start + from), result(c, rank, i),
-				 kept * c->element);
+			copy_out(c, output(c, start + from), result(c, rank, i), kept * c->element);
 	}
 }
 
@@ -541,7 +539,8 @@ static bool arena_poll(void *state)
 	struct arena_call *c = state;
 	int awaited;
 
-	return begin(c) && !rf_arena_has_failed(c->arena) && (next_step(c, &awaited) != NOTHING || c->arena->odd >= 0);
+	return begin(c) && !rf_arena_has_failed(c->arena) &&
+	       (next_step(c, &awaited) != NOTHING || c->arena->odd >= 0);
 }
 
 /* ---- the seam ------------------------------------------------------------------------------- */

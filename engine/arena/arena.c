@@ -114,8 +114,8 @@ void rf_arena_enter(struct rf_arena *arena, uint64_t tick, const uint8_t fingerp
 
 void rf_arena_publish_result(struct rf_arena *arena, uint64_t tick)
 {
-	atomic_store(
-		&rf_arena_rank(arena, arena->rank)->results[tick % RF_ARENA_DEPTH].tick, tick + 1);
+	atomic_store(&rf_arena_rank(arena, arena->rank)->results[tick % RF_ARENA_DEPTH].tick,
+		     tick + 1);
 	wake_sleepers(arena);
 }
 

@@ -16,9 +16,9 @@
  *   leaves   reads the others' results (acquire), or their slots.
  *
  * A rank does these in an order of its own in which entering t + 2 comes after folding t, and
- * entering t + 3 after leaving t. So whoever has seen the header of t + 2 knows that its writer reads
- * nothing of a slot before t + 1 any more, nor of a result before t: four slots are enough, and
- * no word says that a slot is free. A rank may enter t once it has seen everybody's t - 2.
+ * entering t + 3 after leaving t. So whoever has seen the header of t + 2 knows that its writer
+ * reads nothing of a slot before t + 1 any more, nor of a result before t: four slots are enough,
+ * and no word says that a slot is free. A rank may enter t once it has seen everybody's t - 2.
  */
 #ifndef RF_ARENA_H
 #define RF_ARENA_H
@@ -83,12 +83,12 @@ struct rf_arena {
 	size_t rank_bytes; /* from one rank's slots to the next one's */
 
 	uint64_t next_tick; /* the first one that no call here has taken */
-	uint64_t seen;      /* everybody's ticks before this have been seen, and of this one those */
-	int seen_ranks;     /* of the ranks before seen_ranks */
+	uint64_t seen;  /* everybody's ticks before this have been seen, and of this one those */
+	int seen_ranks; /* of the ranks before seen_ranks */
 	uint64_t next_ticket, serving; /* calls go through one after the other */
 	const void **sources;          /* room for a pointer a rank, for folds */
-	int odd;           /* a rank that has made another call; -1: none */
-	uint64_t odd_tick; /* where its header is */
+	int odd;                       /* a rank that has made another call; -1: none */
+	uint64_t odd_tick;             /* where its header is */
 	/* Rings rank q: it sleeps, and a word that it may wait for has changed. */
 	void (*ring)(void *user, int rank);
 	void *ring_user;

@@ -279,8 +279,7 @@ static int make_region(struct rf_attach *attach)
 	size_t part;
 	int status;
 
-	attach->region_bytes =
-		rf_arena_region_bytes(comm->size, comm->agreed.shm_bytes, &part);
+	attach->region_bytes = rf_arena_region_bytes(comm->size, comm->agreed.shm_bytes, &part);
 	if (!attach->region_bytes) {
 		snprintf(attach->why, sizeof(attach->why),
 			 "RINGFOLD_SHM_BYTES (%zu) is too small for %d ranks",
@@ -305,9 +304,8 @@ static void await_visits(struct rf_attach *attach)
 	rf_context *context = attach->comm->context;
 
 	attach->visits.fire = visits_over;
-	if (!open_arena(attach) ||
-	    rf_timer_set(&context->timers, &attach->visits,
-			 rf_now(context) + VISITS_MS * 1000000ull) != RF_OK)
+	if (!open_arena(attach) || rf_timer_set(&context->timers, &attach->visits,
+						rf_now(context) + VISITS_MS * 1000000ull) != RF_OK)
 		agree(attach, false);
 	else
 		visited(attach, attach->good_visits, attach->bad_visits);

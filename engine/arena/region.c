@@ -80,10 +80,11 @@ static int region_fill(int fd, size_t bytes, char why[RF_REGION_TEXT])
 	}
 	/* A margin of as much again for the caller. */
 	if (room / 2 < bytes) {
-		snprintf(why, RF_REGION_TEXT,
-			 "the memory cgroup has only %llu bytes left, and %zu are wanted: raise the "
-			 "memory limit of the container, or lower RINGFOLD_SHM_BYTES",
-			 (unsigned long long)room, bytes);
+		snprintf(
+			why, RF_REGION_TEXT,
+			"the memory cgroup has only %llu bytes left, and %zu are wanted: raise the "
+			"memory limit of the container, or lower RINGFOLD_SHM_BYTES",
+			(unsigned long long)room, bytes);
 		return RF_ERR_NOMEM;
 	}
 	if (ftruncate(fd, (off_t)bytes) != 0)

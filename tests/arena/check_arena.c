@@ -19,15 +19,15 @@
 
 enum { RANKS_MOST = 9, CALLS_MOST = 12, GUARD = 64, GUARD_BYTE = 0xa5, WATCHDOG_S = 240 };
 
-#define CHECK(condition, ...)                                                     \
-	do {                                                                      \
-		if (!(condition)) {                                               \
+#define CHECK(condition, ...)                                                      \
+	do {                                                                       \
+		if (!(condition)) {                                                \
 			fprintf(stderr, "%s:%d: case %#llx: ", __FILE__, __LINE__, \
-				(unsigned long long)current_case);                \
-			fprintf(stderr, __VA_ARGS__);                             \
-			fprintf(stderr, "\n");                                    \
-			_exit(1);                                                 \
-		}                                                                 \
+				(unsigned long long)current_case);                 \
+			fprintf(stderr, __VA_ARGS__);                              \
+			fprintf(stderr, "\n");                                     \
+			_exit(1);                                                  \
+		}                                                                  \
 	} while (0)
 
 static uint64_t current_case;

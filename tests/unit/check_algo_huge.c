@@ -90,8 +90,7 @@ int main(void)
 	world_describe = describe;
 	for (size_t i = 0; rf_algos[i]; i++)
 		for (int c = 0; c < RF_COLLECTIVE_COUNT; c++) {
-			if (!(rf_algos[i]->collectives & 1u << c) ||
-			    rf_algos[i]->in_shared_memory)
+			if (!(rf_algos[i]->collectives & 1u << c) || rf_algos[i]->in_shared_memory)
 				continue;
 			run_sizes(rf_algos[i], (rf_collective)c);
 			if (strcmp(rf_algos[i]->name, "direct"))
