@@ -454,7 +454,7 @@ static int on_failed(struct rf_peer *peer, const struct rf_segment *segment, con
 		return RF_ERR_PROTOCOL;
 	join = follower_find(peer, key);
 	if (!join) {
-		rf_leader_on_withdrawal(peer, key);
+		rf_leader_on_withdrawal(peer, key, error, message);
 		return RF_OK;
 	}
 	rf_reach_let_go(join); /* it knows: no answer */

@@ -129,8 +129,8 @@ int rf_leader_start(struct rf_join *join);
 /* JOIN, into the join of its key or into a lobby. */
 int rf_leader_on_join(struct rf_peer *peer, const struct rf_segment *segment,
 		      const uint8_t *payload);
-/* A rank gives up before there was a table. */
-void rf_leader_on_withdrawal(struct rf_peer *peer, uint64_t key);
+/* A rank gives up, and says why. */
+void rf_leader_on_withdrawal(struct rf_peer *peer, uint64_t key, int error, const char *reason);
 void rf_leader_peer_died(struct rf_join *join, struct rf_peer *peer, const char *reason);
 void rf_leader_on_ready(struct rf_join *join, struct rf_peer *peer); /* NULL: its own lifelines */
 void rf_leader_go(struct rf_join *join);

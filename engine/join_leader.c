@@ -459,7 +459,22 @@ void rf_leader_peer_died(struct rf_join *join, struct rf_peer *peer, const char 
 	arrival_lost(join, arrival, RF_ERR_RANK_DEAD, text);
 }
 
-void rf_leader_on_withdrawal(struct rf_peer *peer, uint64_t key)
+/* A rank that has the table already cannot make the communicator, for a reason of its own: that
+ * reason is everybody's, and the rank itself is none. */
+static void arrival_withdraws(struct rf_join *join, const struct rf_join_arrival *arrival,
+			      int error, const char *reason)
+{
+	char message[2 * RF_JOIN_TEXT];
+
+	if (error == RF_ERR_AGAIN) { /* it has only asked who is missing, but its time is over */
+		error = RF_ERR_RENDEZVOUS;
+		reason = "it has waited too long";
+	}
+	snprintf(message, sizeof(message), "rank %d has given up: %s", arrival->rank, reason);
+	rf_comm_fail(join->comm, RF_SEGMENT_REVOKE, error, NULL, 0, message);
+}
+
+void rf_leader_on_withdrawal(struct rf_peer *peer, uint64_t key, int error, const char *reason)
 {
 	RF_LIST_EACH(node, &peer->context->joins)
 	{
@@ -469,6 +484,10 @@ void rf_leader_on_withdrawal(struct rf_peer *peer, uint64_t key)
 
 		if (!arrival)
 			continue;
+		if (join->state != RF_JOIN_LOBBY && join->state != RF_JOIN_GATHERING) {
+			arrival_withdraws(join, arrival, error, reason);
+			continue;
+		}
 		if (join->state == RF_JOIN_LOBBY)
 			snprintf(message, sizeof(message),
 				 "rank 0 has not begun to create this communicator");

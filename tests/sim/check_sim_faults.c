@@ -125,13 +125,9 @@ static void check_ends(struct fault_world *fault, uint64_t within, int error, in
 		if (world->dead[rank])
 			continue;
 		if (fault->requests[rank]) {
-			bool creates = fault->requests[rank]->kind == RF_REQUEST_CREATE;
-
 			status = world_take(&fault->requests[rank]);
-			/* The making of a communicator may have missed the rank before it heard. */
-			WORLD_CHECK(status == RF_OK || status == error ||
-					    (creates && status == RF_ERR_RENDEZVOUS),
-				    "rank %d: %s", rank, rf_strerror(status));
+			WORLD_CHECK(status == RF_OK || status == error, "rank %d: %s", rank,
+				    rf_strerror(status));
 		}
 		check_failure(fault, rank, error, culprit);
 	}
