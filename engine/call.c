@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOKS_BETWEEN_CLOCKS = 32 };
+enum { LOOKS_BETWEEN_CLOCKS = 16 };
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
@@ -333,7 +333,7 @@ static bool spin_through(struct rf_call *call)
 			break;
 		if (atomic_load_explicit(&context->entering, memory_order_relaxed))
 			break;
-		if (!yields && looks % LOOKS_BETWEEN_CLOCKS) {
+		if (!yields && looks % LOOKS_BETWEEN_CLOCKS != LOOKS_BETWEEN_CLOCKS - 1) {
 			rf_pause();
 			continue;
 		}

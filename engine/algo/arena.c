@@ -548,15 +548,15 @@ static bool arena_poll(void *state)
 static int arena_create(struct rf_group *group, const struct rf_task *task,
 			const struct rf_plan *plan, void **state)
 {
-	struct arena_call *c = calloc(1, sizeof(*c));
+	struct arena_call *c = malloc(sizeof(*c));
 	int status;
 
 	if (!c)
 		return RF_ERR_NOMEM;
-	c->group = group;
-	c->arena = group->arena;
-	c->task = task;
-	c->element = rf_dtype_size(task->dtype);
+	*c = (struct arena_call){.group = group,
+				 .arena = group->arena,
+				 .task = task,
+				 .element = rf_dtype_size(task->dtype)};
 	c->shape = shape_of(c);
 	/* A reduce's results are for the root alone. */
 	c->has_results = c->shape == MEETING && (task->collective == RF_ALLREDUCE || is_root(c));
