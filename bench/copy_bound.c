@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A bound: every rank copies its buffer elsewhere, all of them at once, and nothing is reduced. With
- * stream=1 by stores that go past the caches. An allreduce of two ranks cannot move fewer bytes out
- * of place; ranks are kept together by the round alone.
+ * A bound: every rank copies its buffer elsewhere, all of them at once, and nothing is reduced.
+ * With stream=1 by stores that go past the caches. An allreduce of two ranks cannot move fewer
+ * bytes out of place; ranks are kept together by the round alone.
  */
 #include "bench/peer.h"
 
@@ -41,8 +41,9 @@ static void stream(char *to, const char *from, size_t bytes)
 #ifdef __SSE2__
 	for (; i + 64 <= bytes; i += 64)
 		for (size_t k = i; k < i + 64; k += 16)
-			_mm_stream_si128((__m128i *)(void *)(to + k),
-					 _mm_loadu_si128((const __m128i *)(const void *)(from + k)));
+			_mm_stream_si128(
+				(__m128i *)(void *)(to + k),
+				_mm_loadu_si128((const __m128i *)(const void *)(from + k)));
 	_mm_sfence();
 #endif
 	memcpy(to + i, from + i, bytes - i);
