@@ -59,6 +59,18 @@ bool rf_attach_is_running(const rf_comm *comm)
 	return comm->attach && comm->attach->request;
 }
 
+void rf_attach_abandon(rf_comm *comm)
+{
+	struct rf_attach *attach = comm->attach;
+
+	if (!attach)
+		return;
+	rf_fetch_server_abandon(attach->server);
+	rf_fetch_abandon(attach->fetch);
+	if (attach->memory_fd >= 0)
+		close(attach->memory_fd);
+}
+
 /* ---- ends ----------------------------------------------------------------------------------- */
 
 static void stop_serving(struct rf_attach *attach)
@@ -264,8 +276,31 @@ static void visits_over(struct rf_timer *timer)
 	struct rf_attach *attach = RF_CONTAINER(timer, struct rf_attach, visits);
 
 	snprintf(attach->why, sizeof(attach->why),
-		 "other ranks have not come to fetch it within %d s", VISITS_MS / 1000);
+		 attach->server ? "other ranks have not come to fetch it within %d s"
+				: "rank 0 has not handed it over within %d s",
+		 VISITS_MS / 1000);
 	agree(attach, false);
+}
+
+/* The hand-over itself is no call that could fail or miss a deadline. */
+static int limit_time(struct rf_attach *attach)
+{
+	rf_context *context = attach->comm->context;
+	uint64_t at = rf_now(context) + VISITS_MS * 1000000ull;
+
+	attach->visits.fire = visits_over;
+	return rf_timer_set(&context->timers, &attach->visits,
+			    at < attach->until ? at : attach->until);
+}
+
+void rf_attach_comm_failed(rf_comm *comm)
+{
+	struct rf_attach *attach = comm->attach;
+
+	/* Not from here: the agreement, which ends it, begins in the caller's next step. A timer
+	 * that is set can be moved. */
+	if (rf_attach_is_running(comm) && attach->visits.position)
+		(void)rf_timer_set(&comm->context->timers, &attach->visits, 0);
 }
 
 /* Before the offers are exchanged, so that nobody comes too early. */
@@ -301,11 +336,7 @@ static int make_region(struct rf_attach *attach)
 
 static void await_visits(struct rf_attach *attach)
 {
-	rf_context *context = attach->comm->context;
-
-	attach->visits.fire = visits_over;
-	if (!open_arena(attach) || rf_timer_set(&context->timers, &attach->visits,
-						rf_now(context) + VISITS_MS * 1000000ull) != RF_OK)
+	if (!open_arena(attach) || limit_time(attach) != RF_OK)
 		agree(attach, false);
 	else
 		visited(attach, attach->good_visits, attach->bad_visits);
@@ -347,6 +378,10 @@ static void go_and_fetch(struct rf_attach *attach)
 				       .came = memory_came,
 				       .user = attach};
 
+	if (limit_time(attach) != RF_OK) {
+		agree(attach, false);
+		return;
+	}
 	if (rf_fetch_start(&setup, &attach->fetch) == RF_OK)
 		return;
 	snprintf(attach->why, sizeof(attach->why),
