@@ -109,6 +109,9 @@ static void end(struct rf_attach *attach, int status)
 	rf_comm *comm = attach->comm;
 
 	attach->request = NULL;
+	if (status == RF_ERR_UNSUPPORTED && attach->why[0])
+		rf_log(&comm->context->logger, RF_LOG_ERROR, "rank %d of %d: no shared memory: %s",
+		       comm->rank, comm->size, attach->why);
 	stop_serving(attach);
 	free(attach->all);
 	attach->all = NULL;
@@ -130,21 +133,30 @@ static bool any_must(const struct rf_attach *attach)
 	return false;
 }
 
-/* All ranks come here together, all with the same answer. */
+/* All ranks come here with the same answer, but not at once: where it is an error, whoever is first
+ * tells the others, who would else take its end for a death. */
 static void end_without(struct rf_attach *attach)
 {
 	rf_comm *comm = attach->comm;
-	bool must = any_must(attach);
 
+	if (any_must(attach)) {
+		rf_comm_fail(comm, RF_SEGMENT_ABORT, RF_ERR_UNSUPPORTED, &comm->rank,
+			     attach->why[0] ? 1 : 0,
+			     attach->why[0]
+				     ? attach->why
+				     : "RINGFOLD_TRANSPORT=shm, but a rank cannot share memory");
+		end(attach, RF_ERR_UNSUPPORTED);
+		return;
+	}
 	if (attach->why[0])
-		rf_log(&comm->context->logger, must ? RF_LOG_ERROR : RF_LOG_WARN,
-		       "rank %d of %d: no shared memory: %s%s", comm->rank, comm->size, attach->why,
-		       must ? "" : "; this communicator uses TCP");
+		rf_log(&comm->context->logger, RF_LOG_WARN,
+		       "rank %d of %d: no shared memory: %s; this communicator uses TCP",
+		       comm->rank, comm->size, attach->why);
 	else
 		rf_log(&comm->context->logger, RF_LOG_INFO,
 		       "rank %d of %d: no shared memory, by another rank's choice or means",
 		       comm->rank, comm->size);
-	end(attach, must ? RF_ERR_UNSUPPORTED : RF_OK);
+	end(attach, RF_OK);
 }
 
 /* ---- the agreement -------------------------------------------------------------------------- */
