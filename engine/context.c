@@ -3,6 +3,7 @@
  * Contexts: made over a network and its transports, ended orderly, and cut off in a forked child.
  * The registry of contexts is the library's only mutable global.
  */
+#include "engine/arena/attach.h"
 #include "engine/arena/doorbell.h"
 #include "engine/call.h"
 #include "engine/context_shared.h"
@@ -62,6 +63,10 @@ static void after_fork_in_child(void)
 		for (unsigned i = 0; i < context->transport_count; i++)
 			context->transports[i]->ops->abandon(context->transports[i]);
 		rf_cq_abandon_all(context);
+		RF_LIST_EACH(at, &context->comm_list)
+		{
+			rf_attach_abandon(RF_CONTAINER(at, rf_comm, context_node));
+		}
 		rf_doorbell_abandon(context);
 		context->net->ops->abandon(context->net);
 	}

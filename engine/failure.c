@@ -9,6 +9,7 @@
  * u64.
  */
 #include "engine/arena/arena.h"
+#include "engine/arena/attach.h"
 #include "engine/failure.h"
 #include "engine/join.h"
 
@@ -147,6 +148,7 @@ void rf_failure_spread(rf_comm *comm, uint8_t type, int error, const int *ranks,
 	comm->state = RF_COMM_FAILED;
 	if (comm->arena)
 		rf_arena_fail(comm->arena);
+	rf_attach_comm_failed(comm);
 	/* Memory may have been too short to record it. */
 	rf_comm_revoke_calls(comm, comm->failure ? comm->failure->error : error);
 	rf_join_parent_failed(comm, error, message);

@@ -59,6 +59,18 @@ bool rf_attach_is_running(const rf_comm *comm)
 	return comm->attach && comm->attach->request;
 }
 
+void rf_attach_abandon(rf_comm *comm)
+{
+	struct rf_attach *attach = comm->attach;
+
+	if (!attach)
+		return;
+	rf_fetch_server_abandon(attach->server);
+	rf_fetch_abandon(attach->fetch);
+	if (attach->memory_fd >= 0)
+		close(attach->memory_fd);
+}
+
 /* ---- ends ----------------------------------------------------------------------------------- */
 
 static void stop_serving(struct rf_attach *attach)
@@ -97,6 +109,9 @@ static void end(struct rf_attach *attach, int status)
 	rf_comm *comm = attach->comm;
 
 	attach->request = NULL;
+	if (status == RF_ERR_UNSUPPORTED && attach->why[0])
+		rf_log(&comm->context->logger, RF_LOG_ERROR, "rank %d of %d: no shared memory: %s",
+		       comm->rank, comm->size, attach->why);
 	stop_serving(attach);
 	free(attach->all);
 	attach->all = NULL;
@@ -118,21 +133,30 @@ static bool any_must(const struct rf_attach *attach)
 	return false;
 }
 
-/* All ranks come here together, all with the same answer. */
+/* All ranks come here with the same answer, but not at once: where it is an error, whoever is first
+ * tells the others, who would else take its end for a death. */
 static void end_without(struct rf_attach *attach)
 {
 	rf_comm *comm = attach->comm;
-	bool must = any_must(attach);
 
+	if (any_must(attach)) {
+		rf_comm_fail(comm, RF_SEGMENT_ABORT, RF_ERR_UNSUPPORTED, &comm->rank,
+			     attach->why[0] ? 1 : 0,
+			     attach->why[0]
+				     ? attach->why
+				     : "RINGFOLD_TRANSPORT=shm, but a rank cannot share memory");
+		end(attach, RF_ERR_UNSUPPORTED);
+		return;
+	}
 	if (attach->why[0])
-		rf_log(&comm->context->logger, must ? RF_LOG_ERROR : RF_LOG_WARN,
-		       "rank %d of %d: no shared memory: %s%s", comm->rank, comm->size, attach->why,
-		       must ? "" : "; this communicator uses TCP");
+		rf_log(&comm->context->logger, RF_LOG_WARN,
+		       "rank %d of %d: no shared memory: %s; this communicator uses TCP",
+		       comm->rank, comm->size, attach->why);
 	else
 		rf_log(&comm->context->logger, RF_LOG_INFO,
 		       "rank %d of %d: no shared memory, by another rank's choice or means",
 		       comm->rank, comm->size);
-	end(attach, must ? RF_ERR_UNSUPPORTED : RF_OK);
+	end(attach, RF_OK);
 }
 
 /* ---- the agreement -------------------------------------------------------------------------- */
@@ -264,8 +288,31 @@ static void visits_over(struct rf_timer *timer)
 	struct rf_attach *attach = RF_CONTAINER(timer, struct rf_attach, visits);
 
 	snprintf(attach->why, sizeof(attach->why),
-		 "other ranks have not come to fetch it within %d s", VISITS_MS / 1000);
+		 attach->server ? "other ranks have not come to fetch it within %d s"
+				: "rank 0 has not handed it over within %d s",
+		 VISITS_MS / 1000);
 	agree(attach, false);
+}
+
+/* The hand-over itself is no call that could fail or miss a deadline. */
+static int limit_time(struct rf_attach *attach)
+{
+	rf_context *context = attach->comm->context;
+	uint64_t at = rf_now(context) + VISITS_MS * 1000000ull;
+
+	attach->visits.fire = visits_over;
+	return rf_timer_set(&context->timers, &attach->visits,
+			    at < attach->until ? at : attach->until);
+}
+
+void rf_attach_comm_failed(rf_comm *comm)
+{
+	struct rf_attach *attach = comm->attach;
+
+	/* Not from here: the agreement, which ends it, begins in the caller's next step. A timer
+	 * that is set can be moved. */
+	if (rf_attach_is_running(comm) && attach->visits.position)
+		(void)rf_timer_set(&comm->context->timers, &attach->visits, 0);
 }
 
 /* Before the offers are exchanged, so that nobody comes too early. */
@@ -301,11 +348,7 @@ static int make_region(struct rf_attach *attach)
 
 static void await_visits(struct rf_attach *attach)
 {
-	rf_context *context = attach->comm->context;
-
-	attach->visits.fire = visits_over;
-	if (!open_arena(attach) || rf_timer_set(&context->timers, &attach->visits,
-						rf_now(context) + VISITS_MS * 1000000ull) != RF_OK)
+	if (!open_arena(attach) || limit_time(attach) != RF_OK)
 		agree(attach, false);
 	else
 		visited(attach, attach->good_visits, attach->bad_visits);
@@ -347,6 +390,10 @@ static void go_and_fetch(struct rf_attach *attach)
 				       .came = memory_came,
 				       .user = attach};
 
+	if (limit_time(attach) != RF_OK) {
+		agree(attach, false);
+		return;
+	}
 	if (rf_fetch_start(&setup, &attach->fetch) == RF_OK)
 		return;
 	snprintf(attach->why, sizeof(attach->why),

@@ -11,6 +11,7 @@
 
 enum {
 	STRANGERS = 16, /* visitors beyond those that are expected */
+	ROUNDS = 64,    /* that are let in at once */
 	FLAGS = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 };
 
@@ -105,19 +106,29 @@ static void visitor_ready(struct rf_watch *watch, unsigned events)
 	server->setup.progress(server->setup.user, server->good, server->bad);
 }
 
-static void accept_visitor(struct rf_watch *watch, unsigned events)
+/* Whoever has been standing in the door for longest without a word makes room. */
+static void make_room(struct rf_fetch_server *server)
 {
-	struct rf_fetch_server *server = (struct rf_fetch_server *)watch;
+	if (server->visitor_count < server->setup.visitors + STRANGERS)
+		return;
+	RF_LIST_EACH(node, &server->visitors)
+	{
+		struct visitor *visitor = RF_CONTAINER(node, struct visitor, node);
+
+		if (!visitor->has_memory) {
+			visitor_close(visitor);
+			return;
+		}
+	}
+}
+
+static void let_in(struct rf_fetch_server *server, int fd)
+{
 	struct rf_net *net = server->setup.net;
 	struct visitor *visitor;
-	int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	(void)events;
-	if (fd < 0)
-		return;
-	visitor = server->visitor_count < server->setup.visitors + STRANGERS
-			  ? calloc(1, sizeof(*visitor))
-			  : NULL;
+	make_room(server);
+	visitor = calloc(1, sizeof(*visitor));
 	if (!visitor) {
 		close(fd);
 		return;
@@ -128,6 +139,22 @@ static void accept_visitor(struct rf_watch *watch, unsigned events)
 	server->visitor_count++;
 	if (net->ops->watch_fd(net, fd, RF_NET_CONTROL, &visitor->watch, RF_NET_IN) != RF_OK)
 		visitor_close(visitor);
+	else
+		visitor_ready(&visitor->watch, RF_NET_IN); /* ranks present it as they come */
+}
+
+static void accept_visitors(struct rf_watch *watch, unsigned events)
+{
+	struct rf_fetch_server *server = (struct rf_fetch_server *)watch;
+	int fd;
+
+	(void)events;
+	for (int i = 0; i < ROUNDS; i++) {
+		fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return;
+		let_in(server, fd);
+	}
 }
 
 int rf_fetch_serve(const struct rf_fetch_server_setup *setup, struct rf_fetch_place *place,
@@ -140,7 +167,7 @@ int rf_fetch_serve(const struct rf_fetch_server_setup *setup, struct rf_fetch_pl
 	if (!server)
 		return RF_ERR_NOMEM;
 	server->setup = *setup;
-	server->watch.ready = accept_visitor;
+	server->watch.ready = accept_visitors;
 	rf_list_init(&server->visitors);
 	server->fd = socket(AF_UNIX, FLAGS, 0);
 	if (server->fd < 0 || rf_local_name(place->name) != RF_OK ||
@@ -174,6 +201,17 @@ void rf_fetch_server_close(struct rf_fetch_server *server)
 	stop_watch(server->setup.net, server->fd, &server->watch);
 	close(server->fd);
 	free(server);
+}
+
+void rf_fetch_server_abandon(struct rf_fetch_server *server)
+{
+	if (!server)
+		return;
+	RF_LIST_EACH(node, &server->visitors)
+	{
+		close(RF_CONTAINER(node, struct visitor, node)->fd);
+	}
+	close(server->fd);
 }
 
 /* ---- the visitor ---------------------------------------------------------------------------- */
@@ -261,4 +299,10 @@ void rf_fetch_close(struct rf_fetch *fetch)
 	stop_watch(fetch->setup.net, fetch->fd, &fetch->watch);
 	close(fetch->fd);
 	free(fetch);
+}
+
+void rf_fetch_abandon(struct rf_fetch *fetch)
+{
+	if (fetch)
+		close(fetch->fd);
 }

@@ -2,8 +2,8 @@
 /*
  * The hand-over of a memory file between processes of a host, over a local socket: one serves it,
  * the others fetch it. A visitor first presents the token that it was told over the communicator's
- * own connections; a stranger gets nothing. It acknowledges once it has mapped the memory, or says
- * that it could not.
+ * own connections; a stranger gets nothing, and makes room for others. It acknowledges once it has
+ * mapped the memory, or says that it could not.
  */
 #ifndef RF_FETCH_H
 #define RF_FETCH_H
@@ -33,6 +33,8 @@ struct rf_fetch_server_setup {
 int rf_fetch_serve(const struct rf_fetch_server_setup *setup, struct rf_fetch_place *place,
 		   struct rf_fetch_server **server);
 void rf_fetch_server_close(struct rf_fetch_server *server); /* NULL is allowed */
+/* For fork: the descriptors only. */
+void rf_fetch_server_abandon(struct rf_fetch_server *server);
 
 /* The visitor. came() is called once, from the network's dispatch: with the descriptor of the
  * memory (then the callee's), or with an error and -1. Then it acknowledges and closes. */
@@ -46,5 +48,6 @@ struct rf_fetch_setup {
 int rf_fetch_start(const struct rf_fetch_setup *setup, struct rf_fetch **fetch);
 void rf_fetch_acknowledge(struct rf_fetch *fetch, int good);
 void rf_fetch_close(struct rf_fetch *fetch); /* NULL is allowed */
+void rf_fetch_abandon(struct rf_fetch *fetch);
 
 #endif

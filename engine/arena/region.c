@@ -9,8 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,41 +18,114 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008u
+#endif
 
-static bool read_number(const char *path, uint64_t *value)
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, PATH_TEXT = 4096 };
+
+/* The first number of a file; "max" is none. */
+static bool read_number(const char *folder, const char *name, uint64_t *value)
 {
-	FILE *file = fopen(path, "re");
+	char path[PATH_TEXT];
+	FILE *file;
 	bool known;
 
+	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
+		return false;
+	file = fopen(path, "re");
 	if (!file)
 		return false;
-	known = fscanf(file, "%lu", value) == 1; /* "max" is no number */
+	known = fscanf(file, "%" SCNu64, value) == 1;
 	fclose(file);
 	return known;
 }
 
-/* What the memory cgroup still allows, as far as it is seen from inside. */
+/* What a group uses only to remember files: the kernel gives it back before it ends anybody. */
+static uint64_t read_reclaimable(const char *folder, const char *row)
+{
+	char path[PATH_TEXT], name[64];
+	uint64_t value, found = 0;
+	FILE *file;
+
+	if (snprintf(path, sizeof(path), "%s/memory.stat", folder) >= (int)sizeof(path))
+		return 0;
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	while (fscanf(file, "%63s %" SCNu64, name, &value) == 2) {
+		if (!strcmp(name, row))
+			found = value;
+	}
+	fclose(file);
+	return found;
+}
+
+struct hierarchy {
+	const char *root, *most, *used, *reclaimable;
+};
+
+static uint64_t group_room(const struct hierarchy *of, const char *folder)
+{
+	uint64_t most, used, reclaimable;
+
+	if (!read_number(folder, of->most, &most) || !read_number(folder, of->used, &used))
+		return UINT64_MAX;
+	reclaimable = read_reclaimable(folder, of->reclaimable);
+	used -= reclaimable < used ? reclaimable : used;
+	return most > used ? most - used : 0;
+}
+
+/* The least of a group's and its parents'. In a container the path may be one of the host, of which
+ * only the root is seen. */
+static uint64_t hierarchy_room(const struct hierarchy *of, const char *group)
+{
+	size_t root = strlen(of->root);
+	uint64_t least = UINT64_MAX, room;
+	char folder[PATH_TEXT];
+
+	if (snprintf(folder, sizeof(folder), "%s%s", of->root, group) >= (int)sizeof(folder))
+		snprintf(folder, sizeof(folder), "%s", of->root);
+	for (;;) {
+		room = group_room(of, folder);
+		least = room < least ? room : least;
+		if (strlen(folder) <= root)
+			return least;
+		*strrchr(folder, '/') = '\0';
+	}
+}
+
+/* What the memory cgroups still allow, as far as they are seen from inside. */
 static uint64_t cgroup_room(void)
 {
-	static const char *const pairs[][2] = {
-		{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-		{"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-		 "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
-	};
-	uint64_t room = UINT64_MAX;
+	static const struct hierarchy one = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+					     "memory.usage_in_bytes", "total_inactive_file"};
+	static const struct hierarchy two = {"/sys/fs/cgroup", "memory.max", "memory.current",
+					     "inactive_file"};
+	FILE *file = fopen("/proc/self/cgroup", "re");
+	uint64_t least = UINT64_MAX, room;
+	char line[PATH_TEXT];
 
-	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-		uint64_t most, used;
+	/* NUMBER:CONTROLLERS:/PATH */
+	while (file && fgets(line, sizeof(line), file)) {
+		char *controllers = strchr(line, ':');
+		char *group = controllers ? strchr(controllers + 1, ':') : NULL;
 
-		if (!read_number(pairs[i][0], &most) || !read_number(pairs[i][1], &used))
+		if (!group || group[1] != '/')
 			continue;
-		if (most < used)
-			most = used;
-		if (most - used < room)
-			room = most - used;
+		*group++ = '\0';
+		group[strcspn(group, "\n")] = '\0';
+		if (!controllers[1])
+			room = hierarchy_room(&two, group);
+		else if (!strcmp(controllers + 1, "memory"))
+			room = hierarchy_room(&one, group);
+		else
+			continue;
+		least = room < least ? room : least;
 	}
-	return room;
+	if (file)
+		fclose(file);
+	return least;
 }
 
 static int too_small(size_t bytes, int error, char why[RF_REGION_TEXT])
@@ -118,7 +191,9 @@ int rf_region_make(size_t bytes, int *fd, void **memory, char why[RF_REGION_TEXT
 {
 	int status;
 
-	*fd = memfd_create("ringfold", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	*fd = memfd_create("ringfold", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (*fd < 0 && errno == EINVAL) /* Linux before 6.3 */
+		*fd = memfd_create("ringfold", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (*fd < 0) {
 		snprintf(why, RF_REGION_TEXT, "memory files cannot be made: %s", strerror(errno));
 		return RF_ERR_SYSTEM;
