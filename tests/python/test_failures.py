@@ -151,6 +151,12 @@ class Errors(unittest.TestCase):
     def test_abort_from_another_thread(self):
         with ringfold.Comm.from_env() as comm:
             comm.barrier()
+            if comm.rank:
+                store_done(comm.rank)
+            else:
+                # An abort also ends a barrier that others are just about to leave.
+                support.wait_until(lambda: is_done(1))
+                support.wait_until(lambda: is_done(2))
             if comm.rank == 0:
                 request = comm.iallreduce(np.ones(1))
                 threading.Thread(target=comm.abort).start()

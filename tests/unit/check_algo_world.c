@@ -235,7 +235,7 @@ static int world_send(struct rf_group *group, int to, unsigned channel, uint32_t
 	return RF_OK;
 }
 
-static const struct rf_group_ops world_ops = {world_expect, world_send};
+static const struct rf_group_ops world_ops = {.expect = world_expect, .send = world_send};
 
 /* ---- what can happen ------------------------------------------------------------------------ */
 
