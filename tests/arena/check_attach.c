@@ -403,7 +403,7 @@ static int visit(const struct rf_fetch_place *place, const void *words, size_t b
 
 static void strangers_get_nothing_and_do_no_harm(void)
 {
-	enum { CROWD = 60 };
+	enum { CROWD = 200 };
 	struct rf_fetch_server_setup setup = {.visitors = 1, .progress = progress};
 	struct rf_fetch_setup visit_setup = {.came = came};
 	struct rf_fetch_server *server;
