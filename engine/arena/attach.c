@@ -49,9 +49,15 @@ struct rf_attach {
 	char why[RF_REGION_TEXT];
 };
 
+static bool insists(const rf_comm *comm)
+{
+	return !strcmp(comm->context->config.transport, "shm");
+}
+
 bool rf_attach_wanted(const rf_comm *comm)
 {
-	return comm->size > 1 && comm->local_ranks == comm->size && !comm->context->simulated;
+	return comm->size > 1 && !comm->context->simulated &&
+	       (comm->local_ranks == comm->size || insists(comm));
 }
 
 bool rf_attach_is_running(const rf_comm *comm)
@@ -431,7 +437,7 @@ static void make_offer(struct rf_attach *attach)
 	rf_context *context = attach->comm->context;
 	struct offer *mine = &attach->mine;
 
-	mine->must = !strcmp(context->config.transport, "shm");
+	mine->must = insists(attach->comm);
 	if (strcmp(context->config.transport, "auto") && !mine->must)
 		return;
 	if (rf_local_random(mine->nonce, NONCE_BYTES) != RF_OK ||
@@ -442,7 +448,19 @@ static void make_offer(struct rf_attach *attach)
 	mine->can = attach->comm->rank != 0 || make_region(attach) == RF_OK;
 }
 
-void rf_attach_start(rf_comm *comm, struct rf_request *request, uint64_t until)
+/* Ranks of several hosts. Those that do not insist hear of it as of any abort. */
+static void refuse_hosts(rf_comm *comm, struct rf_request *request)
+{
+	static const char why[] = "RINGFOLD_TRANSPORT=shm, but the ranks are of several hosts or "
+				  "network namespaces: auto uses TCP between them";
+
+	rf_log(&comm->context->logger, RF_LOG_ERROR, "rank %d of %d: no shared memory: %s",
+	       comm->rank, comm->size, why);
+	rf_comm_fail(comm, RF_SEGMENT_ABORT, RF_ERR_UNSUPPORTED, &comm->rank, 1, why);
+	rf_request_end(request, RF_ERR_UNSUPPORTED);
+}
+
+static void attach_start(rf_comm *comm, struct rf_request *request, uint64_t until)
 {
 	struct rf_attach *attach = calloc(1, sizeof(*attach));
 	struct rf_task task = {.collective = RF_ALLGATHER,
@@ -468,4 +486,12 @@ void rf_attach_start(rf_comm *comm, struct rf_request *request, uint64_t until)
 	task.send = &attach->mine;
 	task.recv = attach->all;
 	start_call(attach, &task, offers_came);
+}
+
+void rf_attach_start(rf_comm *comm, struct rf_request *request, uint64_t until)
+{
+	if (comm->local_ranks != comm->size)
+		refuse_hosts(comm, request);
+	else
+		attach_start(comm, request, until);
 }

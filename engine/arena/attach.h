@@ -16,7 +16,8 @@
 #include "engine/request.h"
 
 /* Whether these ranks are to try: several, all probably on one host, and no simulation. The same on
- * all ranks. */
+ * all ranks; but where hosts differ, a rank that insists on shared memory is to start, and is told
+ * that there is none. */
 bool rf_attach_wanted(const rf_comm *comm);
 
 /*
