@@ -6,6 +6,7 @@
 #include "engine/call.h"
 #include "engine/context_shared.h"
 #include "engine/cq.h"
+#include "engine/options.h"
 
 #include <stdint.h>
 
@@ -49,9 +50,12 @@ static int check(const rf_comm *comm, struct asked *asked, const rf_call_options
 {
 	struct rf_task *task = &asked->task;
 
-	if (options && options->size < sizeof(*options))
+	if (options && !RF_OPTIONS_FIT(options))
 		return refuse(comm, asked,
-			      "options.size is not set: begin with RF_CALL_OPTIONS_INIT");
+			      "options.size is not set, or options hold what this version does not "
+			      "know: begin with RF_CALL_OPTIONS_INIT");
+	if (options && !rf_timeout_fits(options->deadline_ms))
+		return refuse(comm, asked, "options.deadline_ms is negative and not RF_NO_TIMEOUT");
 	if (options && (unsigned)options->order > RF_ORDER_TREE)
 		return refuse(comm, asked, "no such order");
 	if (options && (unsigned)options->wire > RF_WIRE_FLOAT32)

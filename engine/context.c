@@ -9,6 +9,7 @@
 #include "engine/context_shared.h"
 #include "engine/cpu.h"
 #include "engine/cq.h"
+#include "engine/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,7 +296,7 @@ int rf_context_create(const rf_context_options *options, rf_context **context)
 	struct rf_context_setup setup = {.transport_ops = transports};
 	int status;
 
-	if (!context || (options && options->size < sizeof(*options)))
+	if (!context || (options && !RF_OPTIONS_FIT(options)))
 		return RF_ERR_INVALID;
 	status = rf_net_posix_create(&setup.net);
 	if (status != RF_OK) {
