@@ -405,6 +405,11 @@ int launch_ranks(const struct launch *launch, char **command)
 	} else {
 		run_job(job, command);
 		status = job->status;
+		if (job->output && launch_output_error(job->output)) {
+			fprintf(stderr, "%s: output of the ranks is lost: %s\n", launch->verb,
+				strerror(launch_output_error(job->output)));
+			status = status ? status : EXIT_FAILURE;
+		}
 		launch_guard_stop(&job->guard);
 	}
 	if (job->output)

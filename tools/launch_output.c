@@ -38,6 +38,7 @@ struct sink {
 	bool watched;  /* for being writable */
 	bool paused;   /* its streams are not read */
 	bool broken;
+	int error;         /* why, if it is more than a reader who has gone */
 	size_t start, end; /* in bytes[] */
 	char *bytes;
 };
@@ -77,6 +78,7 @@ static void sink_write(struct sink *sink, size_t most)
 		if (bytes < 0 && errno == EAGAIN)
 			break;
 		if (bytes < 0) {
+			sink->error = errno == EPIPE ? 0 : errno;
 			sink_break(sink);
 			return;
 		}
@@ -324,6 +326,11 @@ void launch_output_finish(struct launch_output *output)
 			stream_close(stream);
 		sink_flush(sink);
 	}
+}
+
+int launch_output_error(const struct launch_output *output)
+{
+	return output->sinks[0].error ? output->sinks[0].error : output->sinks[1].error;
 }
 
 bool launch_output_is_flushed(const struct launch_output *output)

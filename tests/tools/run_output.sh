@@ -31,6 +31,9 @@ promise "no byte of a very long line is lost" \
 rf run -n 2 --no-prefix sh -c 'printf abc'
 promise "--no-prefix changes nothing" same "$(cat "$scratch/out")" abcabc
 
+timeout 60 "$ringfold" run -n 2 echo lost >/dev/full 2>"$scratch/err"
+promise "output that is lost is an error" same "$? $(grep -c "is lost" "$scratch/err")" "1 1"
+
 # Much more than any buffer, to a reader that looks at its leisure.
 timeout 60 "$ringfold" run -n 2 sh -c 'yes 1234567890123456789012345678901 | head -n 200000' |
 	(sleep 0.3; wc -l) >"$scratch/out"
