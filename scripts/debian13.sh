@@ -37,9 +37,7 @@ cd /src
 . scripts/suites.sh
 export RINGFOLD_RESULTS=/src/results
 : >$RINGFOLD_RESULTS
-packages_need build test mpi || exit 1
-python3 -c 'import numpy, setuptools' 2>/dev/null ||
-    packages_apt_get install -y --no-install-recommends python3-numpy python3-setuptools
+packages_need build test mpi python || exit 1
 scripts/build.sh build --enable-werror || exit 1
 cd build && results_of_make_check "debian$1" check -j2
 INSIDE

@@ -25,6 +25,9 @@ test    | python3-venv          | python3 -c 'import venv, ensurepip'
 test    | iproute2              | command -v ip
 test    | util-linux            | command -v flock && command -v unshare
 test    | spin                  | command -v spin
+python  | python3-numpy         | python3 -c 'import numpy'
+python  | python3-setuptools    | python3 -c 'import setuptools'
+python  | python3-pip           | python3 -m pip --version
 mpi     | openmpi-bin           | command -v mpirun
 bench   | libbenchmark-dev      | pkg-config --exists benchmark
 bench   | libgloo-dev           | test -e /usr/include/gloo/rendezvous/context.h

@@ -339,6 +339,21 @@ static void flush(struct job *job)
 	}
 }
 
+/* Ranks that succeeded, but of whose output something is lost, are a failure. A reader that has
+ * gone away knows, and is not told. */
+static void check_output(struct job *job)
+{
+	const char *name;
+	const int error = job->output ? launch_output_error(job->output, &name) : 0;
+
+	if (!error || job->status)
+		return;
+	job->status = error == EPIPE ? 128 + SIGPIPE : LAUNCH_OUTPUT_LOST;
+	if (error != EPIPE)
+		say(job, "cannot write to %s: %s; output of the ranks is lost", name,
+		    strerror(error));
+}
+
 static void run_job(struct job *job, char **command)
 {
 	const int held = start_all(job, command);
@@ -349,6 +364,7 @@ static void run_job(struct job *job, char **command)
 	reap(job);
 	flush(job);
 	say_end(job);
+	check_output(job);
 	flush(job);
 	if (held >= 0)
 		close(held);
@@ -405,11 +421,6 @@ int launch_ranks(const struct launch *launch, char **command)
 	} else {
 		run_job(job, command);
 		status = job->status;
-		if (job->output && launch_output_error(job->output)) {
-			fprintf(stderr, "%s: output of the ranks is lost: %s\n", launch->verb,
-				strerror(launch_output_error(job->output)));
-			status = status ? status : EXIT_FAILURE;
-		}
 		launch_guard_stop(&job->guard);
 	}
 	if (job->output)

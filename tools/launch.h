@@ -19,7 +19,7 @@ struct launch {
 };
 
 /* Statuses as a shell has them: the ranks' own, 128 + signal, and these. */
-enum { LAUNCH_CANNOT_RUN = 126, LAUNCH_NOT_FOUND = 127 };
+enum { LAUNCH_OUTPUT_LOST = 1, LAUNCH_CANNOT_RUN = 126, LAUNCH_NOT_FOUND = 127 };
 
 /* Runs command (argv, NULL at the end) on every rank; returns the exit status of the whole. */
 int launch_ranks(const struct launch *launch, char **command);

@@ -33,12 +33,11 @@ struct sink {
 	struct launch_source readable; /* the epoll of its streams */
 	struct launch_output *output;
 	int fd;
-	int streams;   /* epoll */
-	bool pollable; /* a file is not: it never blocks */
-	bool watched;  /* for being writable */
-	bool paused;   /* its streams are not read */
-	bool broken;
-	int error;         /* why, if it is more than a reader who has gone */
+	int streams;       /* epoll */
+	bool pollable;     /* a file is not: it never blocks */
+	bool watched;      /* for being writable */
+	bool paused;       /* its streams are not read */
+	int error;         /* of a write, or 0; what comes after one is dropped */
 	size_t start, end; /* in bytes[] */
 	char *bytes;
 };
@@ -60,9 +59,9 @@ struct launch_output {
 
 /* ---- sinks ---- */
 
-static void sink_break(struct sink *sink)
+static void sink_break(struct sink *sink, int error)
 {
-	sink->broken = true;
+	sink->error = error;
 	sink->start = sink->end = 0;
 }
 
@@ -78,8 +77,7 @@ static void sink_write(struct sink *sink, size_t most)
 		if (bytes < 0 && errno == EAGAIN)
 			break;
 		if (bytes < 0) {
-			sink->error = errno == EPIPE ? 0 : errno;
-			sink_break(sink);
+			sink_break(sink, errno);
 			return;
 		}
 		sink->start += (size_t)bytes;
@@ -130,7 +128,7 @@ static void sink_is_writable(struct launch_source *source)
 /* There is room: nothing is read above SINK_HIGH. */
 static void sink_append(struct sink *sink, const char *bytes, size_t count)
 {
-	if (sink->broken || count == 0)
+	if (sink->error || count == 0)
 		return;
 	if (SINK_BYTES - sink->end < count) {
 		memmove(sink->bytes, sink->bytes + sink->start, sink->end - sink->start);
@@ -214,7 +212,7 @@ static void stream_close(struct stream *stream)
 static bool stream_read(struct stream *stream)
 {
 	static char bytes[READ_BYTES];
-	const ssize_t count = stream->sink->broken ? 0 : read(stream->fd, bytes, sizeof(bytes));
+	const ssize_t count = stream->sink->error ? 0 : read(stream->fd, bytes, sizeof(bytes));
 
 	if (count < 0 && errno == EINTR)
 		return true;
@@ -328,18 +326,21 @@ void launch_output_finish(struct launch_output *output)
 	}
 }
 
-int launch_output_error(const struct launch_output *output)
-{
-	return output->sinks[0].error ? output->sinks[0].error : output->sinks[1].error;
-}
-
 bool launch_output_is_flushed(const struct launch_output *output)
 {
 	for (size_t i = 0; i < output->stream_count; i++) {
-		if (output->streams[i].fd >= 0 && !output->streams[i].sink->broken)
+		if (output->streams[i].fd >= 0 && !output->streams[i].sink->error)
 			return false;
 	}
 	return output->sinks[0].end == 0 && output->sinks[1].end == 0;
+}
+
+int launch_output_error(const struct launch_output *output, const char **name)
+{
+	const int of_stdout = output->sinks[0].error;
+
+	*name = of_stdout ? "stdout" : "stderr";
+	return of_stdout ? of_stdout : output->sinks[1].error;
 }
 
 void launch_output_destroy(struct launch_output *output)

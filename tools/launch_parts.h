@@ -67,8 +67,8 @@ void launch_output_say(struct launch_output *output, const char *line);
 void launch_output_finish(struct launch_output *output);
 /* Nothing is left to write. */
 bool launch_output_is_flushed(const struct launch_output *output);
-/* The errno with which output of ranks was lost; 0: none was, or its reader wanted no more. */
-int launch_output_error(const struct launch_output *output);
+/* The error because of which output was lost, and on what, or 0. */
+int launch_output_error(const struct launch_output *output, const char **name);
 void launch_output_destroy(struct launch_output *output);
 
 /* ---- launch_input.c ---- */

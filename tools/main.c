@@ -34,12 +34,15 @@ static void print_help(void)
 	     "Exit status: 0 success, 1 failure, 2 a typing error; run has more of its own.");
 }
 
-/* Output that could not be written is a failure, not a silence. */
+/* Output that could not be written is a failure, not a silence; errno is that of the last write. */
 static int finish(int status)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
+	const bool lost_before = ferror(stdout);
+
+	if (fflush(stdout) == 0 && !lost_before)
 		return status;
-	fprintf(stderr, "ringfold: cannot write to stdout: %s\n", strerror(errno));
+	fprintf(stderr, "ringfold: cannot write to stdout: %s\n",
+		lost_before ? "output is lost" : strerror(errno));
 	return status ? status : TOOL_FAILED;
 }
 

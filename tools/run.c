@@ -121,6 +121,9 @@ const struct tool_verb tool_run = {
 	.options = options,
 	.more = "Exit status:\n"
 		"  0        every rank exited with 0\n"
+		"  1        likewise, but their output could not be written (141 if nobody reads "
+		"it\n"
+		"           any more); or a rank's own status\n"
 		"  2        a typing error in the options (or a rank's own status)\n"
 		"  126      the ranks could not be started\n"
 		"  127      there is no such program\n"

@@ -31,9 +31,6 @@ promise "no byte of a very long line is lost" \
 rf run -n 2 --no-prefix sh -c 'printf abc'
 promise "--no-prefix changes nothing" same "$(cat "$scratch/out")" abcabc
 
-timeout 60 "$ringfold" run -n 2 echo lost >/dev/full 2>"$scratch/err"
-promise "output that is lost is an error" same "$? $(grep -c "is lost" "$scratch/err")" "1 1"
-
 # Much more than any buffer, to a reader that looks at its leisure.
 timeout 60 "$ringfold" run -n 2 sh -c 'yes 1234567890123456789012345678901 | head -n 200000' |
 	(sleep 0.3; wc -l) >"$scratch/out"
@@ -42,6 +39,29 @@ promise "a slow reader gets everything" same "$(cat "$scratch/out")" 400000
 { timeout 60 "$ringfold" run -n 2 yes; echo $? >"$scratch/status"; } 2>"$scratch/err" | head -n 1 \
 	>"$scratch/out"
 promise "when the reader has gone the ranks are told as usual" same "$(cat "$scratch/status")" 141
+
+mkfifo "$scratch/fifo"
+{ timeout 60 "$ringfold" run -n 2 sh -c 'until [ -e "$0" ]; do sleep 0.05; done; echo late' \
+	"$scratch/gone" >"$scratch/fifo" 2>"$scratch/err"; echo $? >"$scratch/status"; } &
+: <"$scratch/fifo"
+touch "$scratch/gone"
+wait
+promise "output that nobody reads any more is not a success" same "$(cat "$scratch/status")" 141
+
+# Whatever prints ends with an error if what it printed is lost.
+if [ -c /dev/full ]; then
+	for words in --help --version "run --help" "run -n 2 echo lost" "run -n 2 --no-prefix echo lost" \
+		"bench --help" "bench -n 1 -s 8" "bench -n 2 -s 8" "bench -n 2 -s 8 --json" "info --help" \
+		info "info --json" "info --config" "info --algorithms --json" "info --scale 8"; do
+		timeout -k 5 60 "$ringfold" $words >/dev/full 2>"$scratch/err" </dev/null
+		status=$?
+		promise "ringfold $words: lost output is a failure" status_is 1
+		promise "which is said" has err 'cannot write to stdout\|[Ee]rror'
+	done
+	timeout -k 5 60 "$ringfold" run -n 2 sh -c 'echo lost >&2' 2>/dev/full
+	status=$?
+	promise "so it is if stderr is lost" status_is 1
+fi
 
 timeout 60 "$ringfold" run -n 3 sh -c 'cat; exit 0' <<-X >"$scratch/out"
 	lost
