@@ -310,8 +310,7 @@ int rf_cancel(rf_request *request)
 			     &request->parent->rank, 1, "a split was cancelled by its user");
 		rf_calls_advance(context);
 	} else if (!request->ended && rf_attach_is_running(request->comm)) {
-		rf_comm_fail(request->comm, RF_SEGMENT_ABORT, RF_ERR_ABORTED, &request->comm->rank,
-			     1, "its making was cancelled by its user");
+		rf_attach_cancel(request->comm);
 		rf_calls_advance(context);
 	} else if (!request->ended) {
 		rf_join_cancel(request->comm);
