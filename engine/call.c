@@ -325,9 +325,10 @@ static bool spin_through(struct rf_call *call)
 	struct rf_stage *stage = &call->stages[0];
 	uint64_t begin = 0, now = 0, budget = 0;
 	bool yields = false;
+	unsigned looks = 0;
 	int awaited, status;
 
-	for (unsigned looks = 0;; looks++) {
+	for (;; looks++) {
 		status = stage->plan.algo->advance(stage->state, &awaited);
 		if (status != RF_ERR_AGAIN)
 			break;
@@ -350,6 +351,9 @@ static bool spin_through(struct rf_call *call)
 		if (yields)
 			sched_yield();
 	}
+	/* A word that changes under a short look is written by another core: spinning pays. */
+	if (status == RF_OK && looks && !begin)
+		rf_drive_has_spun(context, 0, false);
 	if (begin && !yields)
 		rf_drive_has_spun(context, now - begin, status != RF_OK);
 	/* Any other error is met again, and handled, when the call is enrolled. */
