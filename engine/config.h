@@ -5,8 +5,9 @@
  * 0 hands to all ranks.
  *
  * Kinds: SIZE ("65536", "64K", "1M"), COUNT (a number; negative only where the default is -1), TIME
- * ("1800", "1800s", "500ms", "30m", "2h"; kept in milliseconds), TEXT, CHOICE (one of a list of
- * words separated by '|'). A variable that is set to nothing counts as not set.
+ * ("1800", "1800s", "500ms", "30m", "2h"; kept in milliseconds), PORTS ("7000" or "7000-7010"),
+ * TEXT, CHOICE (one of a list of words separated by '|'). A variable that is set to nothing counts
+ * as not set.
  */
 #ifndef RF_CONFIG_H
 #define RF_CONFIG_H
@@ -45,7 +46,7 @@
 	  "how data moves; shm: through the memory of one host, or an error; tcp: by TCP alone")  \
 	X(shm_bytes, "RINGFOLD_SHM_BYTES", SIZE, "32M", true, NULL,                               \
 	  "most that the ranks of a host may share for a communicator")                           \
-	X(port, "RINGFOLD_PORT", TEXT, "", false, NULL,                                           \
+	X(port, "RINGFOLD_PORT", PORTS, "", false, NULL,                                          \
 	  "the port to listen on, a number or a range such as 7000-7010; default: ephemeral")     \
 	X(progress, "RINGFOLD_PROGRESS", CHOICE, "caller", false, "caller|thread",                \
 	  "who moves data while nobody waits")                                                    \
@@ -77,6 +78,7 @@
 #define RF_CONFIG_TYPE_SIZE   size_t
 #define RF_CONFIG_TYPE_COUNT  int64_t
 #define RF_CONFIG_TYPE_TIME   int64_t
+#define RF_CONFIG_TYPE_PORTS  char
 #define RF_CONFIG_TYPE_TEXT   char
 #define RF_CONFIG_TYPE_CHOICE char
 
@@ -86,6 +88,7 @@ struct rf_config {
 #define RF_CONFIG_FIELD_SIZE(field)                                    size_t field;
 #define RF_CONFIG_FIELD_COUNT(field)                                   int64_t field;
 #define RF_CONFIG_FIELD_TIME(field)                                    int64_t field;
+#define RF_CONFIG_FIELD_PORTS(field)                                   char field[RF_CONFIG_TEXT_BYTES];
 #define RF_CONFIG_FIELD_TEXT(field)                                    char field[RF_CONFIG_TEXT_BYTES];
 #define RF_CONFIG_FIELD_CHOICE(field)                                  char field[RF_CONFIG_TEXT_BYTES];
 #define X(field, variable, kind, default_value, agreed, choices, text) RF_CONFIG_FIELD_##kind(field)
@@ -98,6 +101,7 @@ enum rf_config_kind {
 	RF_CONFIG_SIZE,
 	RF_CONFIG_COUNT,
 	RF_CONFIG_TIME,
+	RF_CONFIG_PORTS,
 	RF_CONFIG_TEXT,
 	RF_CONFIG_CHOICE
 };
@@ -126,9 +130,14 @@ int rf_config_load(struct rf_config *config, char message[256]);
 /* Sets one row from text; for options and tests. */
 int rf_config_set(struct rf_config *config, const char *variable, const char *value,
 		  char message[256]);
+/* The same for what did not come from the variable: the message says `name` ("options.port"). */
+int rf_config_set_as(struct rf_config *config, const char *variable, const char *name,
+		     const char *value, char message[256]);
 /* The value as text, as it could be set again. Returns text. */
 const char *rf_config_format(const struct rf_config *config, const struct rf_config_row *row,
 			     char text[RF_CONFIG_TEXT_BYTES]);
+/* The range of a PORTS row; 0 to 0: any. False if the text is none. */
+bool rf_config_ports(const char *text, uint16_t *first, uint16_t *last);
 /* Calls visit for each RINGFOLD_* variable that is set, and that nothing reads (a typo). */
 void rf_config_unknown(void (*visit)(void *user, const char *variable), void *user);
 

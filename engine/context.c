@@ -115,10 +115,17 @@ static rf_log_level level_of(const char *word)
 
 static int check_options(const rf_context *context, const rf_context_options *options)
 {
-	if ((unsigned)options->progress > RF_PROGRESS_THREAD ||
-	    (unsigned)options->log_level > RF_LOG_DEBUG) {
-		rf_log(&context->logger, RF_LOG_ERROR, "no such %s in the options of the context",
-		       (unsigned)options->log_level > RF_LOG_DEBUG ? "log level" : "progress");
+	const struct rf_logger *logger = &context->logger;
+
+	if ((unsigned)options->progress > RF_PROGRESS_THREAD) {
+		rf_log(logger, RF_LOG_ERROR, "options.progress is %d: there are 0 (default) to %d",
+		       (int)options->progress, RF_PROGRESS_THREAD);
+		return RF_ERR_INVALID;
+	}
+	if ((unsigned)options->log_level > RF_LOG_DEBUG) {
+		rf_log(logger, RF_LOG_ERROR,
+		       "options.log_level is %d: there are 0 (default), %d (errors) to %d (debug)",
+		       (int)options->log_level, RF_LOG_ERROR, RF_LOG_DEBUG);
 		return RF_ERR_INVALID;
 	}
 	return RF_OK;
@@ -140,10 +147,11 @@ static int configure(rf_context *context, const rf_context_options *options)
 	}
 	status = rf_config_load(&context->config, message);
 	if (status == RF_OK && options && options->transport)
-		status = rf_config_set(&context->config, "RINGFOLD_TRANSPORT", options->transport,
-				       message);
+		status = rf_config_set_as(&context->config, "RINGFOLD_TRANSPORT",
+					  "options.transport", options->transport, message);
 	if (status == RF_OK && options && options->port)
-		status = rf_config_set(&context->config, "RINGFOLD_PORT", options->port, message);
+		status = rf_config_set_as(&context->config, "RINGFOLD_PORT", "options.port",
+					  options->port, message);
 	if (status == RF_OK && options && options->progress)
 		status = rf_config_set(
 			&context->config, "RINGFOLD_PROGRESS",
