@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Configuration: the rows of RF_CONFIG_LIST, read from text and written back as text. */
 #include "engine/config.h"
+#include "engine/kernels/kernels.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -147,6 +148,17 @@ static bool parse_ports(const char *text, char *field)
 	return rf_config_ports(text, &first, &last) && parse_text(text, field);
 }
 
+static bool parse_isa(const char *text, char *field)
+{
+	for (size_t i = 0; text[0]; i++) {
+		if (i == rf_kernel_set_count)
+			return false;
+		if (!strcmp(text, rf_kernel_sets[i].name) && rf_kernel_sets[i].is_supported())
+			break;
+	}
+	return parse_text(text, field);
+}
+
 static bool is_choice(const char *choices, const char *word)
 {
 	const size_t length = strlen(word);
@@ -173,6 +185,8 @@ static bool parse(const struct rf_config_row *row, const char *text, void *field
 		return parse_time(text, field);
 	case RF_CONFIG_PORTS:
 		return parse_ports(text, field);
+	case RF_CONFIG_ISA:
+		return parse_isa(text, field);
 	case RF_CONFIG_TEXT:
 		return parse_text(text, field);
 	case RF_CONFIG_CHOICE:
@@ -189,6 +203,7 @@ static void explain(const struct rf_config_row *row, const char *name, const cha
 		[RF_CONFIG_COUNT] = "a whole number",
 		[RF_CONFIG_TIME] = "a time such as 1800 (seconds), 500ms, 30s, 5m or 2h",
 		[RF_CONFIG_PORTS] = "a number from 1 to 65535, or a range such as 7000-7010",
+		[RF_CONFIG_ISA] = "one that this processor runs:",
 		[RF_CONFIG_TEXT] = "at most 63 bytes",
 		[RF_CONFIG_CHOICE] = "one of ",
 	};
@@ -198,12 +213,26 @@ static void explain(const struct rf_config_row *row, const char *name, const cha
 		 expected[row->kind], below ? " from 0" : "", row->choices ? row->choices : "");
 }
 
+/* Behind the message, what there is. */
+static void list_isas(char message[256])
+{
+	for (size_t i = 0; i < rf_kernel_set_count; i++) {
+		const size_t used = strlen(message);
+
+		if (rf_kernel_sets[i].is_supported())
+			snprintf(message + used, 256 - used, "%s %s", i ? "," : "",
+				 rf_kernel_sets[i].name);
+	}
+}
+
 static int set_row(struct rf_config *config, const struct rf_config_row *row, const char *name,
 		   const char *value, char message[256])
 {
 	if (parse(row, value, (char *)config + row->offset))
 		return RF_OK;
 	explain(row, name, value, message);
+	if (row->kind == RF_CONFIG_ISA)
+		list_isas(message);
 	return RF_ERR_CONFIG;
 }
 
@@ -287,6 +316,7 @@ const char *rf_config_format(const struct rf_config *config, const struct rf_con
 		snprintf(text, RF_CONFIG_TEXT_BYTES, "%" PRId64, *(const int64_t *)field);
 		break;
 	case RF_CONFIG_PORTS:
+	case RF_CONFIG_ISA:
 	case RF_CONFIG_TEXT:
 	case RF_CONFIG_CHOICE:
 		snprintf(text, RF_CONFIG_TEXT_BYTES, "%s", (const char *)field);

@@ -6,7 +6,8 @@
  *
  * Kinds: SIZE ("65536", "64K", "1M"), COUNT (a number; negative only where the default is -1), TIME
  * ("1800", "1800s", "500ms", "30m", "2h"; kept in milliseconds), PORTS ("7000" or "7000-7010"),
- * TEXT, CHOICE (one of a list of words separated by '|'). A variable that is set to nothing counts
+ * ISA (a set of kernels that this processor runs), TEXT, CHOICE (one of a list of words separated
+ * by '|'). A variable that is set to nothing counts
  * as not set.
  */
 #ifndef RF_CONFIG_H
@@ -57,6 +58,8 @@
 	  "receive buffer a connection, from which folds read; 0: the transport's choice")        \
 	X(socket_buffer_bytes, "RINGFOLD_SOCKET_BUFFER_BYTES", SIZE, "0", false, NULL,            \
 	  "SO_SNDBUF and SO_RCVBUF of data connections; 0: the system's")                         \
+	X(isa, "RINGFOLD_ISA", ISA, "", false, NULL,                                              \
+	  "forces the instruction set of the kernels; default: the best here (info shows which)") \
 	X(interface, "RINGFOLD_INTERFACE", TEXT, "", false, NULL,                                 \
 	  "advertise only the addresses of this network interface (name or address)")
 
@@ -68,7 +71,6 @@
 	X("RINGFOLD_WORLD_SIZE", "the number of ranks")                                     \
 	X("RINGFOLD_MASTER_ADDR", "rank 0's name or address; overrides MASTER_ADDR")        \
 	X("RINGFOLD_MASTER_PORT", "rank 0's port; overrides MASTER_PORT, defaults to 7880") \
-	X("RINGFOLD_ISA", "forces the instruction set of the kernels: see info")            \
 	X("RINGFOLD_LIBRARY", "where the Python package finds the library")                 \
 	X("RINGFOLD_TEST_*", "the project's own tests: RINGFOLD_TEST_SEED is the seed")     \
 	X("RINGFOLD_SANITIZER", "the project's own tests: the sanitizer of this build")     \
@@ -79,6 +81,7 @@
 #define RF_CONFIG_TYPE_COUNT  int64_t
 #define RF_CONFIG_TYPE_TIME   int64_t
 #define RF_CONFIG_TYPE_PORTS  char
+#define RF_CONFIG_TYPE_ISA    char
 #define RF_CONFIG_TYPE_TEXT   char
 #define RF_CONFIG_TYPE_CHOICE char
 
@@ -89,6 +92,7 @@ struct rf_config {
 #define RF_CONFIG_FIELD_COUNT(field)                                   int64_t field;
 #define RF_CONFIG_FIELD_TIME(field)                                    int64_t field;
 #define RF_CONFIG_FIELD_PORTS(field)                                   char field[RF_CONFIG_TEXT_BYTES];
+#define RF_CONFIG_FIELD_ISA(field)                                     char field[RF_CONFIG_TEXT_BYTES];
 #define RF_CONFIG_FIELD_TEXT(field)                                    char field[RF_CONFIG_TEXT_BYTES];
 #define RF_CONFIG_FIELD_CHOICE(field)                                  char field[RF_CONFIG_TEXT_BYTES];
 #define X(field, variable, kind, default_value, agreed, choices, text) RF_CONFIG_FIELD_##kind(field)
@@ -102,6 +106,7 @@ enum rf_config_kind {
 	RF_CONFIG_COUNT,
 	RF_CONFIG_TIME,
 	RF_CONFIG_PORTS,
+	RF_CONFIG_ISA,
 	RF_CONFIG_TEXT,
 	RF_CONFIG_CHOICE
 };

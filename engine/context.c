@@ -9,6 +9,7 @@
 #include "engine/context_shared.h"
 #include "engine/cpu.h"
 #include "engine/cq.h"
+#include "engine/kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,6 +161,8 @@ static int configure(rf_context *context, const rf_context_options *options)
 		rf_log(&context->logger, RF_LOG_ERROR, "%s", message);
 		return status;
 	}
+	if (context->config.isa[0])
+		(void)rf_kernels_force(context->config.isa); /* the configuration has checked it */
 	context->logger.level =
 		options && options->log_level ? options->log_level : level_of(context->config.log);
 	rf_config_unknown(log_unknown, context);

@@ -8,6 +8,7 @@
 #include "tools/tool.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
@@ -60,10 +61,17 @@ static void print_json_name(const char *name, bool first)
 	tool_json_string(stdout, name);
 }
 
+static bool set_by_hand(void)
+{
+	const char *const name = getenv("RINGFOLD_ISA");
+
+	return name && strcmp(name, rf_kernels_active()->name) == 0;
+}
+
 static const char *kernel_state(const struct rf_kernel_set *set)
 {
 	if (set == rf_kernels_active())
-		return " (in use)";
+		return set_by_hand() ? " (in use, by RINGFOLD_ISA)" : " (in use)";
 	return set->is_supported() ? "" : " (not on this processor)";
 }
 
@@ -168,11 +176,16 @@ static void print_json(const struct utsname *system)
 int info_overview(enum tool_format format)
 {
 	struct utsname system;
+	struct rf_config config;
+	char message[256];
 
 	uname(&system);
 	if (format == TOOL_JSON)
 		print_json(&system);
 	else
 		print_text(&system);
-	return TOOL_OK;
+	if (rf_config_load(&config, message) == RF_OK)
+		return TOOL_OK;
+	fprintf(stderr, "ringfold info: %s\n", message);
+	return TOOL_FAILED;
 }

@@ -47,6 +47,12 @@ RINGFOLD_LOG=loud rf info --config
 promise "a wrong value is a failure" status_is 1
 promise "which says what may be" has err 'RINGFOLD_LOG is "loud".*error|warn|info|debug'
 
+RINGFOLD_ISA=reference rf info
+promise "the kernels that are forced are marked" has out 'reference (in use, by RINGFOLD_ISA)'
+RINGFOLD_ISA=abacus rf info
+promise "kernels that there are not are a failure" status_is 1
+promise "which lists those that there are" has err 'RINGFOLD_ISA is "abacus".*: reference'
+
 rf info --algorithms
 promise "the algorithms are listed" has out '^ring '
 RINGFOLD_DOUBLING_MAX_BYTES=12345 rf info --algorithms

@@ -96,6 +96,11 @@ static void context_options(void)
 	setenv("RINGFOLD_PORT", "0", 1);
 	CONFIGURED(create_context(NULL, NULL, 0, 0), "RINGFOLD_PORT is \"0\"");
 	unsetenv("RINGFOLD_PORT");
+	setenv("RINGFOLD_ISA", "abacus", 1);
+	CONFIGURED(create_context(NULL, NULL, 0, 0),
+		   "RINGFOLD_ISA is \"abacus\", but must be one that this processor runs: "
+		   "reference");
+	unsetenv("RINGFOLD_ISA");
 	setenv("RINGFOLD_CHANNELS", "-1", 1);
 	CONFIGURED(create_context(NULL, NULL, 0, 0),
 		   "RINGFOLD_CHANNELS is \"-1\", but must be a whole number from 0");
