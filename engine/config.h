@@ -61,7 +61,9 @@
 	X(isa, "RINGFOLD_ISA", ISA, "", false, NULL,                                              \
 	  "forces the instruction set of the kernels; default: the best here (info shows which)") \
 	X(interface, "RINGFOLD_INTERFACE", TEXT, "", false, NULL,                                 \
-	  "advertise only the addresses of this network interface (name or address)")
+	  "the interfaces to be reached by: names such as eth0 or eth (all eth...), =eth0 (that " \
+	  "one "                                                                                  \
+	  "alone), addresses, networks (10.1.0.0/16), in a list; ^docker,lo: all but those")
 
 /* The RINGFOLD_* variables that other rooms read by themselves, before or without a configuration:
  * X(VARIABLE, what it is). Here so that info lists them and a typo is told from them. A '*' at the

@@ -9,6 +9,7 @@
 #include "engine/context_shared.h"
 #include "engine/cpu.h"
 #include "engine/cq.h"
+#include "engine/interface.h"
 #include "engine/kernels/kernels.h"
 
 #include <stdio.h>
@@ -169,6 +170,25 @@ static int configure(rf_context *context, const rf_context_options *options)
 	return RF_OK;
 }
 
+/* That RINGFOLD_INTERFACE leaves an address to tell the other ranks. */
+static int check_interfaces(rf_context *context)
+{
+	struct rf_interface all[RF_INTERFACES_MOST];
+	struct rf_interface_choice choices[RF_INTERFACES_MOST];
+	char message[RF_INTERFACE_MESSAGE];
+	int count, status;
+
+	if (!context->config.interface[0] || context->simulated)
+		return RF_OK;
+	status = context->net->ops->interfaces(context->net, all, RF_INTERFACES_MOST, &count);
+	if (status != RF_OK)
+		return status;
+	status = rf_interfaces_choose(context->config.interface, all, count, choices, message);
+	if (status != RF_OK)
+		rf_log(&context->logger, RF_LOG_ERROR, "%s", message);
+	return status;
+}
+
 static int make_identity(rf_context *context, uint64_t seed)
 {
 	if (seed) {
@@ -278,6 +298,8 @@ int rf_context_create_with(const rf_context_options *options, const struct rf_co
 		return RF_ERR_NOMEM;
 	}
 	status = configure(context, options);
+	if (status == RF_OK)
+		status = check_interfaces(context);
 	if (status == RF_OK)
 		status = make_identity(context, setup->random_seed);
 	if (status == RF_OK) {

@@ -47,6 +47,18 @@ RINGFOLD_LOG=loud rf info --config
 promise "a wrong value is a failure" status_is 1
 promise "which says what may be" has err 'RINGFOLD_LOG is "loud".*error|warn|info|debug'
 
+RINGFOLD_INTERFACE=lo rf info
+promise "the interface that is named is told, and why" \
+	has out 'lo 127.0.0.1: told to the other ranks, matches "lo"'
+RINGFOLD_INTERFACE=127.0.0.0/8 rf info
+promise "a network does it too" has out 'lo 127.0.0.1: told.*matches "127.0.0.0/8"'
+RINGFOLD_INTERFACE=wire7 rf info
+promise "an interface that there is not is a failure" status_is 1
+promise "which lists those that there are" has err 'RINGFOLD_INTERFACE is "wire7".*lo 127.0.0.1'
+RINGFOLD_INTERFACE=lo timeout 60 "$ringfold" bench -n 2 -s 8 --samples 2 >"$scratch/out" 2>"$scratch/err"
+status=$?
+promise "ranks meet over an interface that is named" status_is 0
+
 RINGFOLD_ISA=reference rf info
 promise "the kernels that are forced are marked" has out 'reference (in use, by RINGFOLD_ISA)'
 RINGFOLD_ISA=abacus rf info

@@ -101,6 +101,10 @@ static void context_options(void)
 		   "RINGFOLD_ISA is \"abacus\", but must be one that this processor runs: "
 		   "reference");
 	unsetenv("RINGFOLD_ISA");
+	setenv("RINGFOLD_INTERFACE", "=wire7", 1);
+	CONFIGURED(create_context(NULL, NULL, 0, 0),
+		   "RINGFOLD_INTERFACE is \"=wire7\", but this matches none; there are ");
+	unsetenv("RINGFOLD_INTERFACE");
 	setenv("RINGFOLD_CHANNELS", "-1", 1);
 	CONFIGURED(create_context(NULL, NULL, 0, 0),
 		   "RINGFOLD_CHANNELS is \"-1\", but must be a whole number from 0");
