@@ -6,6 +6,7 @@
 #include "engine/call.h"
 #include "engine/context_shared.h"
 #include "engine/cq.h"
+#include "engine/options.h"
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -60,9 +61,16 @@ static int check_options(const rf_comm *comm, const struct asked *asked,
 {
 	if (!options)
 		return RF_OK;
-	if (options->size < sizeof(*options))
-		return refuse(comm, asked, "options.size is %zu: begin with RF_CALL_OPTIONS_INIT",
+	if (!RF_OPTIONS_FIT(options))
+		return refuse(comm, asked,
+			      "options.size is %zu, which is not set, or there is more behind it "
+			      "than this version knows: begin with RF_CALL_OPTIONS_INIT",
 			      options->size);
+	if (!rf_timeout_fits(options->deadline_ms))
+		return refuse(comm, asked,
+			      "options.deadline_ms is %lld: it is milliseconds from 0, or "
+			      "RF_NO_TIMEOUT",
+			      (long long)options->deadline_ms);
 	if ((unsigned)options->order > RF_ORDER_TREE)
 		return refuse(comm, asked,
 			      "options.order is %d: there are RF_ORDER_ANY (%d) and "

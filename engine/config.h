@@ -47,7 +47,7 @@
 	  "how long a lost lifeline is dialled again before its end counts as dead")              \
 	X(transport, "RINGFOLD_TRANSPORT", CHOICE, "auto", false, "auto|shm|tcp",                 \
 	  "how data moves; shm: through the memory of one host, or an error; tcp: by TCP alone")  \
-	X(shm_bytes, "RINGFOLD_SHM_BYTES", SIZE, "32M", true, NULL,                               \
+	X(shm_bytes, "RINGFOLD_SHM_BYTES", SIZE, "16M", true, NULL,                               \
 	  "most that the ranks of a host may share for a communicator")                           \
 	X(port, "RINGFOLD_PORT", PORTS, "", false, NULL,                                          \
 	  "the port to listen on, a number or a range such as 7000-7010; default: ephemeral")     \

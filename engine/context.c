@@ -11,6 +11,7 @@
 #include "engine/cq.h"
 #include "engine/interface.h"
 #include "engine/kernels/kernels.h"
+#include "engine/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -328,7 +329,7 @@ int rf_context_create(const rf_context_options *options, rf_context **context)
 	struct rf_context_setup setup = {.transport_ops = transports};
 	int status;
 
-	if (!context || (options && options->size < sizeof(*options)))
+	if (!context || (options && !RF_OPTIONS_FIT(options)))
 		return RF_ERR_INVALID;
 	status = rf_net_posix_create(&setup.net);
 	if (status != RF_OK) {

@@ -6,6 +6,7 @@
 #include "engine/cq.h"
 #include "engine/call.h"
 #include "engine/context_shared.h"
+#include "engine/options.h"
 
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -134,7 +135,7 @@ int rf_cq_poll(rf_cq *cq, rf_completion *completions, int capacity, int64_t time
 	rf_context *context;
 	int status;
 
-	if (!cq || !completions || capacity < 1)
+	if (!cq || !completions || capacity < 1 || !rf_timeout_fits(timeout_ms))
 		return RF_ERR_INVALID;
 	context = cq->context;
 	status = rf_enter(context);

@@ -7,6 +7,7 @@
 #include "engine/call.h"
 #include "engine/context_shared.h"
 #include "engine/identity.h"
+#include "engine/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,12 @@ static const uint64_t KEY_SEED = 0xcbf29ce484222325u;
 
 static int check_options(const rf_comm_options *options)
 {
-	return options && options->size < sizeof(*options) ? RF_ERR_INVALID : RF_OK;
+	if (!options)
+		return RF_OK;
+	if (!RF_OPTIONS_FIT(options) || !rf_timeout_fits(options->create_timeout_ms) ||
+	    !rf_timeout_fits(options->deadline_ms))
+		return RF_ERR_INVALID;
+	return RF_OK;
 }
 
 static uint64_t create_deadline(rf_context *context, const rf_comm_options *options)

@@ -181,6 +181,8 @@ static void hand_out_table(struct rf_join *join)
 	uint8_t *table;
 	size_t bytes;
 
+	/* Once: a rank that came again may have been waited for by the timer too. */
+	rf_timer_clear(&join->context->timers, &join->retry);
 	table = ranks ? rf_join_write_table(join, ranks, &bytes) : NULL;
 	if (!table) {
 		free(ranks);
@@ -252,7 +254,7 @@ static void look_again(struct rf_timer *timer)
 {
 	struct rf_join *join = RF_CONTAINER(timer, struct rf_join, retry);
 
-	if (join->arrival_count == (size_t)join->size - 1)
+	if (join->state == RF_JOIN_GATHERING && join->arrival_count == (size_t)join->size - 1)
 		all_have_come(join);
 }
 

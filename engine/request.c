@@ -6,6 +6,7 @@
 #include "engine/call.h"
 #include "engine/context_shared.h"
 #include "engine/cq.h"
+#include "engine/options.h"
 
 #include <stdlib.h>
 
@@ -127,7 +128,7 @@ int rf_wait(rf_request **request, int64_t timeout_ms)
 	rf_context *context;
 	int status;
 
-	if (!request)
+	if (!request || !rf_timeout_fits(timeout_ms))
 		return RF_ERR_INVALID;
 	if (!*request)
 		return RF_OK;
@@ -182,7 +183,7 @@ int rf_wait_all(rf_request **requests, size_t count, int64_t timeout_ms)
 {
 	int status, first = RF_OK;
 
-	if (count && !requests)
+	if ((count && !requests) || !rf_timeout_fits(timeout_ms))
 		return RF_ERR_INVALID;
 	for (size_t i = 0; i < count; i++) {
 		if (requests[i] && !is_own(requests[i]))
@@ -263,7 +264,7 @@ int rf_wait_any(rf_request **requests, size_t count, int64_t timeout_ms, size_t 
 	rf_context *context;
 	int status;
 
-	if (!index || (count && !requests))
+	if (!index || (count && !requests) || !rf_timeout_fits(timeout_ms))
 		return RF_ERR_INVALID;
 	first = first_of(requests, count);
 	if (!first) {
@@ -309,8 +310,7 @@ int rf_cancel(rf_request *request)
 			     &request->parent->rank, 1, "a split was cancelled by its user");
 		rf_calls_advance(context);
 	} else if (!request->ended && rf_attach_is_running(request->comm)) {
-		rf_comm_fail(request->comm, RF_SEGMENT_ABORT, RF_ERR_ABORTED, &request->comm->rank,
-			     1, "its making was cancelled by its user");
+		rf_attach_cancel(request->comm);
 		rf_calls_advance(context);
 	} else if (!request->ended) {
 		rf_join_cancel(request->comm);

@@ -165,7 +165,7 @@ typedef enum rf_log_level {
 #define RF_IN_PLACE ((const void *)-1)
 
 /** As a timeout or deadline: none of its own (a deadline then is the communicator's or the default
- * of 30 minutes; a wait then lasts as long as the call). */
+ * of 30 minutes; a wait then lasts as long as the call). Other negative times are refused. */
 #define RF_NO_TIMEOUT ((int64_t)-1)
 
 typedef struct rf_context rf_context;

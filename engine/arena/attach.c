@@ -35,7 +35,8 @@ struct rf_attach {
 	struct offer mine;
 	struct offer *all;
 	uint8_t agreed, mine_agreed;
-	bool agreeing; /* the last step has begun */
+	bool agreeing;  /* the last step has begun */
+	bool cancelled; /* by its user */
 
 	void *region;
 	size_t region_bytes;
@@ -63,6 +64,13 @@ bool rf_attach_wanted(const rf_comm *comm)
 bool rf_attach_is_running(const rf_comm *comm)
 {
 	return comm->attach && comm->attach->request;
+}
+
+void rf_attach_cancel(rf_comm *comm)
+{
+	comm->attach->cancelled = true;
+	rf_comm_fail(comm, RF_SEGMENT_ABORT, RF_ERR_ABORTED, &comm->rank, 1,
+		     "its making was cancelled by its user");
 }
 
 void rf_attach_abandon(rf_comm *comm)
@@ -109,6 +117,15 @@ void rf_attach_free(rf_comm *comm)
 	free(attach);
 }
 
+/* Quicker ranks have their communicator already, and have made calls on it that do not match, or
+ * have aborted it: then this rank gets it too, and the report with its first call. */
+static bool has_failed_in_use(const struct rf_attach *attach, int status)
+{
+	return attach->comm->failure && !attach->cancelled &&
+	       (status == RF_ERR_MISMATCH || status == RF_ERR_ABORTED ||
+		status == RF_ERR_RANK_LEFT);
+}
+
 static void end(struct rf_attach *attach, int status)
 {
 	struct rf_request *request = attach->request;
@@ -118,6 +135,8 @@ static void end(struct rf_attach *attach, int status)
 	if (status == RF_ERR_UNSUPPORTED && attach->why[0])
 		rf_log(&comm->context->logger, RF_LOG_ERROR, "rank %d of %d: no shared memory: %s",
 		       comm->rank, comm->size, attach->why);
+	if (has_failed_in_use(attach, status))
+		status = RF_OK;
 	stop_serving(attach);
 	free(attach->all);
 	attach->all = NULL;

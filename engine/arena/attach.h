@@ -28,6 +28,8 @@ bool rf_attach_wanted(const rf_comm *comm);
 void rf_attach_start(rf_comm *comm, struct rf_request *request, uint64_t until);
 /* Whether it has not ended. Failing the communicator ends it. */
 bool rf_attach_is_running(const rf_comm *comm);
+/* By the user, while it is running: fails the communicator. */
+void rf_attach_cancel(rf_comm *comm);
 /* The communicator has failed: nobody waits for a hand-over any more. */
 void rf_attach_comm_failed(rf_comm *comm);
 /* For fork: the descriptors only. */

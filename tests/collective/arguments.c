@@ -109,6 +109,25 @@ static void check_counts(rf_comm *comm)
 	free(counts);
 }
 
+/* Of a program that was built with a later header: what it does not ask for does not matter. */
+static void check_later_options(rf_comm *comm)
+{
+	struct {
+		rf_call_options known;
+		uint64_t later;
+	} options = {RF_CALL_OPTIONS_INIT, 0};
+	rf_request *request = NULL;
+
+	options.known.size = sizeof(options);
+	CHECK_OK(rf_ibarrier(comm, &options.known, &request));
+	CHECK_OK(rf_wait(&request, RF_NO_TIMEOUT));
+	options.later = 1;
+	REFUSED(rf_ibarrier(comm, &options.known, &request));
+	options.later = 0;
+	options.known.size = (size_t)1 << 40;
+	REFUSED(rf_ibarrier(comm, &options.known, &request));
+}
+
 static void check_options_and_requests(rf_comm *comm)
 {
 	rf_call_options options = RF_CALL_OPTIONS_INIT;
@@ -129,7 +148,14 @@ static void check_options_and_requests(rf_comm *comm)
 	options = (rf_call_options)RF_CALL_OPTIONS_INIT;
 	options.wire = (rf_wire)77;
 	REFUSED(rf_ibarrier(comm, &options, &request));
+	options = (rf_call_options)RF_CALL_OPTIONS_INIT;
+	options.deadline_ms = -2;
+	REFUSED(rf_ibarrier(comm, &options, &request));
 	CHECK(!request, "a refused call has written a request");
+	check_later_options(comm);
+	REFUSED(rf_wait(&request, -2));
+	REFUSED(rf_wait_all(&request, 1, INT64_MIN));
+	REFUSED(rf_wait_any(&request, 1, -1000, &index));
 	REFUSED(rf_wait(NULL, 0));
 	REFUSED(rf_test(NULL));
 	REFUSED(rf_wait_all(NULL, 1, 0));
@@ -145,6 +171,7 @@ static void check_options_and_requests(rf_comm *comm)
 	CHECK_OK(rf_cq_create(rf_comm_context(comm), &cq));
 	REFUSED(rf_cq_poll(cq, NULL, 1, 0));
 	REFUSED(rf_cq_poll(cq, &completion, 0, 0));
+	REFUSED(rf_cq_poll(cq, &completion, 1, -2));
 	CHECK_OK(rf_cq_destroy(&cq));
 }
 
