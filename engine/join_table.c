@@ -58,7 +58,7 @@ unsigned rf_join_own_addrs(rf_context *context, bool with_loopback, struct rf_ad
 	for (int i = 0; i < all_count && count < capacity; i++) {
 		const struct rf_addr *addr = &choices[i].interface.addr;
 
-		if (!choices[i].chosen && !(with_loopback && rf_addr_is_loopback(addr)))
+		if (rf_addr_is_loopback(addr) ? !with_loopback : !choices[i].chosen)
 			continue;
 		addrs[count] = *addr;
 		addrs[count++].port = context->port;

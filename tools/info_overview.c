@@ -142,8 +142,14 @@ static bool each_interface(void (*visit)(const struct rf_interface_choice *choic
 static void print_interface(const struct rf_interface_choice *choice, const char *address,
 			    bool first)
 {
+	const char *told = "not told";
+
+	if (choice->chosen && rf_addr_is_loopback(&choice->interface.addr))
+		told = "told to the ranks of this host";
+	else if (choice->chosen)
+		told = "told to the other ranks";
 	printf("%-12s  %s %s: %s, %s\n", first ? "interfaces" : "", choice->interface.name, address,
-	       choice->chosen ? "told to the other ranks" : "not told", choice->why);
+	       told, choice->why);
 }
 
 static void print_json_interface(const struct rf_interface_choice *choice, const char *address,

@@ -49,7 +49,7 @@ promise "which says what may be" has err 'RINGFOLD_LOG is "loud".*error|warn|inf
 
 RINGFOLD_INTERFACE=lo rf info
 promise "the interface that is named is told, and why" \
-	has out 'lo 127.0.0.1: told to the other ranks, matches "lo"'
+	has out 'lo 127.0.0.1: told to the ranks of this host, matches "lo"'
 RINGFOLD_INTERFACE=127.0.0.0/8 rf info
 promise "a network does it too" has out 'lo 127.0.0.1: told.*matches "127.0.0.0/8"'
 RINGFOLD_INTERFACE=wire7 rf info
