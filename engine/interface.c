@@ -198,7 +198,6 @@ int rf_interfaces_choose(const char *wanted, const struct rf_interface *all, int
 		const bool matched = find_item(list, &all[i], &item, &places[i]);
 
 		choices[i] = (struct rf_interface_choice){.interface = all[i]};
-		choices[i].named = matched && !excludes;
 		if (matched)
 			note(&choices[i], !excludes,
 			     excludes ? "excluded by \"^%s\"" : "matches \"%s\"", item.text);

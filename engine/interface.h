@@ -16,7 +16,6 @@ enum { RF_INTERFACES_MOST = 128, RF_INTERFACE_WHY = 96, RF_INTERFACE_MESSAGE = 5
 struct rf_interface_choice {
 	struct rf_interface interface;
 	bool chosen;
-	bool named; /* by an item of the list: then loopback serves too */
 	char why[RF_INTERFACE_WHY];
 };
 
