@@ -8,7 +8,9 @@
 #include "engine/cq.h"
 #include "engine/options.h"
 
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* What is being asked for, before it is checked. */
 struct asked {
@@ -16,8 +18,9 @@ struct asked {
 	bool counts_per_rank; /* task.counts must be there */
 	bool by_rank;         /* task.count is that of one block, the same for all ranks */
 	bool has_root;
-	bool writes_here; /* recv is written on this rank */
-	bool reads_here;  /* send is read on this rank */
+	bool writes_here;        /* recv is written on this rank */
+	bool reads_here;         /* send is read on this rank */
+	bool in_place_elsewhere; /* RF_IN_PLACE on a rank that has no recv */
 };
 
 static bool total_count(const rf_comm *comm, struct asked *asked)
@@ -39,46 +42,129 @@ static bool total_count(const rf_comm *comm, struct asked *asked)
 	return !__builtin_mul_overflow(task->count, element, &total) && total <= PTRDIFF_MAX;
 }
 
-static int refuse(const rf_comm *comm, const struct asked *asked, const char *why)
+__attribute__((format(printf, 3, 4))) static int
+refuse(const rf_comm *comm, const struct asked *asked, const char *format, ...)
 {
+	char why[256];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(why, sizeof(why), format, arguments);
+	va_end(arguments);
 	rf_log(&comm->context->logger, RF_LOG_ERROR, "%s: %s",
 	       rf_collective_name(asked->task.collective), why);
 	return RF_ERR_INVALID;
 }
 
-static int check(const rf_comm *comm, struct asked *asked, const rf_call_options *options)
+static int check_options(const rf_comm *comm, const struct asked *asked,
+			 const rf_call_options *options)
+{
+	if (!options)
+		return RF_OK;
+	if (!RF_OPTIONS_FIT(options))
+		return refuse(comm, asked,
+			      "options.size is %zu, which is not set, or there is more behind it "
+			      "than this version knows: begin with RF_CALL_OPTIONS_INIT",
+			      options->size);
+	if (!rf_timeout_fits(options->deadline_ms))
+		return refuse(comm, asked,
+			      "options.deadline_ms is %lld: it is milliseconds from 0, or "
+			      "RF_NO_TIMEOUT",
+			      (long long)options->deadline_ms);
+	if ((unsigned)options->order > RF_ORDER_TREE)
+		return refuse(comm, asked,
+			      "options.order is %d: there are RF_ORDER_ANY (%d) and "
+			      "RF_ORDER_TREE (%d)",
+			      (int)options->order, RF_ORDER_ANY, RF_ORDER_TREE);
+	if ((unsigned)options->wire > RF_WIRE_FLOAT32)
+		return refuse(comm, asked,
+			      "options.wire is %d: there are RF_WIRE_SAME (%d) and "
+			      "RF_WIRE_FLOAT32 (%d)",
+			      (int)options->wire, RF_WIRE_SAME, RF_WIRE_FLOAT32);
+	if (options->cq && rf_cq_context(options->cq) != comm->context)
+		return refuse(comm, asked,
+			      "options.cq is of another context than the "
+			      "communicator: make one of rf_comm_context()");
+	return RF_OK;
+}
+
+static int check_kind(const rf_comm *comm, struct asked *asked)
 {
 	struct rf_task *task = &asked->task;
 
-	if (options && !RF_OPTIONS_FIT(options))
-		return refuse(comm, asked,
-			      "options.size is not set, or options hold what this version does not "
-			      "know: begin with RF_CALL_OPTIONS_INIT");
-	if (options && !rf_timeout_fits(options->deadline_ms))
-		return refuse(comm, asked, "options.deadline_ms is negative and not RF_NO_TIMEOUT");
-	if (options && (unsigned)options->order > RF_ORDER_TREE)
-		return refuse(comm, asked, "no such order");
-	if (options && (unsigned)options->wire > RF_WIRE_FLOAT32)
-		return refuse(comm, asked, "no such wire type");
 	if (!rf_dtype_name(task->dtype))
-		return refuse(comm, asked, "no such dtype");
+		return refuse(comm, asked, "dtype is %d: there are 0 (%s) to %d (%s)",
+			      (int)task->dtype, rf_dtype_name((rf_dtype)0), RF_DTYPE_COUNT - 1,
+			      rf_dtype_name((rf_dtype)(RF_DTYPE_COUNT - 1)));
 	if (!rf_op_name(task->op))
-		return refuse(comm, asked, "no such op");
+		return refuse(comm, asked, "op is %d: there are 0 (%s) to %d (%s)", (int)task->op,
+			      rf_op_name((rf_op)0), RF_OP_COUNT - 1,
+			      rf_op_name((rf_op)(RF_OP_COUNT - 1)));
 	if (task->dtype == RF_BOOL && task->op == RF_AVG)
-		return refuse(comm, asked, "avg is not defined for bool");
+		return refuse(comm, asked,
+			      "avg is not defined for bool: max is its or, min its "
+			      "and");
 	if (asked->has_root && (task->root < 0 || task->root >= comm->size))
-		return refuse(comm, asked, "root is not a rank of the communicator");
+		return refuse(comm, asked, "root is %d: the communicator has the ranks 0 to %d",
+			      task->root, comm->size - 1);
 	if (asked->counts_per_rank && !task->counts)
-		return refuse(comm, asked, "counts is NULL");
+		return refuse(comm, asked,
+			      "the counts are NULL: they are one for each of the %d "
+			      "ranks",
+			      comm->size);
 	if (!total_count(comm, asked))
-		return refuse(comm, asked, "more bytes than the address space has");
-	if (task->count && asked->writes_here && !task->recv)
-		return refuse(comm, asked, "the receive buffer is NULL");
-	if (task->count && task->recv == RF_IN_PLACE)
-		return refuse(comm, asked, "RF_IN_PLACE is for the send buffer only");
-	if (task->count && asked->reads_here && !task->send)
-		return refuse(comm, asked, "the send buffer is NULL");
+		return refuse(comm, asked,
+			      "more bytes than the address space has: count is in "
+			      "elements of %zu bytes, and all ranks' are at most %td "
+			      "bytes",
+			      rf_dtype_size(task->dtype), PTRDIFF_MAX);
 	return RF_OK;
+}
+
+/* What this rank's block has, of a buffer of all blocks. */
+static size_t my_count(const rf_comm *comm, const struct rf_task *task)
+{
+	return task->counts ? task->counts[comm->rank] : task->count / (size_t)comm->size;
+}
+
+/* NULL is right for a buffer of nothing. */
+static int check_buffers(const rf_comm *comm, const struct asked *asked)
+{
+	const struct rf_task *task = &asked->task;
+	const char *recv = task->collective == RF_BROADCAST ? "buffer" : "recv";
+	bool reads = asked->reads_here && task->count;
+	bool writes = asked->writes_here && task->count;
+
+	if (task->collective == RF_REDUCE_SCATTER)
+		writes = my_count(comm, task) || (task->send == RF_IN_PLACE && task->count);
+	if (task->collective == RF_ALLGATHER)
+		reads = my_count(comm, task) > 0;
+	if (asked->in_place_elsewhere && task->count)
+		return refuse(comm, asked,
+			      "send is RF_IN_PLACE on rank %d: only the root (%d) has "
+			      "a recv to find the input in",
+			      comm->rank, task->root);
+	if (writes && !task->recv)
+		return refuse(comm, asked, "%s is NULL, for %zu elements", recv, task->count);
+	if (task->count && task->recv == RF_IN_PLACE)
+		return refuse(comm, asked, "%s is RF_IN_PLACE, which is for send only", recv);
+	if (reads && !task->send)
+		return refuse(comm, asked,
+			      "send is NULL, for %zu elements (RF_IN_PLACE: the input "
+			      "is in recv)",
+			      task->count);
+	return RF_OK;
+}
+
+static int check(const rf_comm *comm, struct asked *asked, const rf_call_options *options)
+{
+	int status = check_options(comm, asked, options);
+
+	if (status == RF_OK)
+		status = check_kind(comm, asked);
+	if (status == RF_OK)
+		status = check_buffers(comm, asked);
+	return status;
 }
 
 /* Where this rank's block begins in a buffer of all blocks, in elements. */
@@ -91,11 +177,6 @@ static size_t my_offset(const rf_comm *comm, const struct rf_task *task)
 	for (int i = 0; i < comm->rank; i++)
 		offset += task->counts[i];
 	return offset;
-}
-
-static size_t my_count(const rf_comm *comm, const struct rf_task *task)
-{
-	return task->counts ? task->counts[comm->rank] : task->count / (size_t)comm->size;
 }
 
 /* RF_IN_PLACE becomes the address of the input. */
@@ -125,22 +206,17 @@ static int start(rf_comm *comm, struct asked *asked, const rf_call_options *opti
 	struct rf_call *call;
 	int status;
 
-	if (!comm || (!request && !(options && options->cq)))
+	if (!comm)
 		return RF_ERR_INVALID;
 	status = rf_enter(comm->context);
 	if (status != RF_OK)
 		return status;
-	if (options && options->cq && rf_cq_context(options->cq) != comm->context)
-		status = refuse(comm, asked, "the completion queue is of another context");
+	if (!request && !(options && options->cq))
+		status = refuse(comm, asked,
+				"request is NULL, and so is options.cq: one of them "
+				"is how the call's end is learned");
 	if (status == RF_OK)
 		status = check(comm, asked, options);
-	if (status == RF_OK && asked->task.collective == RF_REDUCE_SCATTER && !asked->task.recv &&
-	    (my_count(comm, &asked->task) ||
-	     (asked->task.send == RF_IN_PLACE && asked->task.count)))
-		status = refuse(comm, asked, "the receive buffer is NULL");
-	if (status == RF_OK && asked->task.collective == RF_ALLGATHER && !asked->task.send &&
-	    my_count(comm, &asked->task))
-		status = refuse(comm, asked, "the send buffer is NULL");
 	if (status == RF_OK) {
 		asked->task.order = options ? options->order : RF_ORDER_ANY;
 		if (asked->task.op == RF_AVG && comm->size > 1)
@@ -193,7 +269,8 @@ static struct asked ask_reduce(const rf_comm *comm, const void *send, void *recv
 				       .recv = is_root ? recv : NULL},
 			      .has_root = true,
 			      .reads_here = true,
-			      .writes_here = is_root};
+			      .writes_here = is_root,
+			      .in_place_elsewhere = !is_root && send == RF_IN_PLACE};
 }
 
 static struct asked ask_broadcast(void *buffer, size_t count, rf_dtype dtype, int root)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Configuration: the rows of RF_CONFIG_LIST, read from text and written back as text. */
 #include "engine/config.h"
+#include "engine/kernels/kernels.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -112,6 +113,52 @@ static bool parse_text(const char *text, char *field)
 	return true;
 }
 
+static bool parse_port(const char **text, uint16_t *port)
+{
+	unsigned number = 0;
+	const char *at = *text;
+
+	for (; *at >= '0' && *at <= '9' && number <= UINT16_MAX; at++)
+		number = number * 10 + (unsigned)(*at - '0');
+	*text = at;
+	*port = (uint16_t)number;
+	return number > 0 && number <= UINT16_MAX;
+}
+
+bool rf_config_ports(const char *text, uint16_t *first, uint16_t *last)
+{
+	*first = *last = 0;
+	if (!text[0])
+		return true;
+	if (!parse_port(&text, first))
+		return false;
+	*last = *first;
+	if (*text == '-') {
+		text++;
+		if (!parse_port(&text, last))
+			return false;
+	}
+	return !*text && *first <= *last;
+}
+
+static bool parse_ports(const char *text, char *field)
+{
+	uint16_t first, last;
+
+	return rf_config_ports(text, &first, &last) && parse_text(text, field);
+}
+
+static bool parse_isa(const char *text, char *field)
+{
+	for (size_t i = 0; text[0]; i++) {
+		if (i == rf_kernel_set_count)
+			return false;
+		if (!strcmp(text, rf_kernel_sets[i].name) && rf_kernel_sets[i].is_supported())
+			break;
+	}
+	return parse_text(text, field);
+}
+
 static bool is_choice(const char *choices, const char *word)
 {
 	const size_t length = strlen(word);
@@ -136,6 +183,10 @@ static bool parse(const struct rf_config_row *row, const char *text, void *field
 		return parse_count(row, text, field);
 	case RF_CONFIG_TIME:
 		return parse_time(text, field);
+	case RF_CONFIG_PORTS:
+		return parse_ports(text, field);
+	case RF_CONFIG_ISA:
+		return parse_isa(text, field);
 	case RF_CONFIG_TEXT:
 		return parse_text(text, field);
 	case RF_CONFIG_CHOICE:
@@ -144,26 +195,44 @@ static bool parse(const struct rf_config_row *row, const char *text, void *field
 	return false;
 }
 
-static void explain(const struct rf_config_row *row, const char *value, char message[256])
+static void explain(const struct rf_config_row *row, const char *name, const char *value,
+		    char message[256])
 {
 	static const char *const expected[] = {
 		[RF_CONFIG_SIZE] = "a number of bytes such as 65536, 64K, 1M or 2G",
 		[RF_CONFIG_COUNT] = "a whole number",
 		[RF_CONFIG_TIME] = "a time such as 1800 (seconds), 500ms, 30s, 5m or 2h",
+		[RF_CONFIG_PORTS] = "a number from 1 to 65535, or a range such as 7000-7010",
+		[RF_CONFIG_ISA] = "one that this processor runs:",
 		[RF_CONFIG_TEXT] = "at most 63 bytes",
 		[RF_CONFIG_CHOICE] = "one of ",
 	};
+	const bool below = row->kind == RF_CONFIG_COUNT && row->default_value[0] != '-';
 
-	snprintf(message, 256, "%s is \"%.80s\", but must be %s%s", row->variable, value,
-		 expected[row->kind], row->choices ? row->choices : "");
+	snprintf(message, 256, "%s is \"%.80s\", but must be %s%s%s", name, value,
+		 expected[row->kind], below ? " from 0" : "", row->choices ? row->choices : "");
 }
 
-static int set_row(struct rf_config *config, const struct rf_config_row *row, const char *value,
-		   char message[256])
+/* Behind the message, what there is. */
+static void list_isas(char message[256])
+{
+	for (size_t i = 0; i < rf_kernel_set_count; i++) {
+		const size_t used = strlen(message);
+
+		if (rf_kernel_sets[i].is_supported())
+			snprintf(message + used, 256 - used, "%s %s", i ? "," : "",
+				 rf_kernel_sets[i].name);
+	}
+}
+
+static int set_row(struct rf_config *config, const struct rf_config_row *row, const char *name,
+		   const char *value, char message[256])
 {
 	if (parse(row, value, (char *)config + row->offset))
 		return RF_OK;
-	explain(row, value, message);
+	explain(row, name, value, message);
+	if (row->kind == RF_CONFIG_ISA)
+		list_isas(message);
 	return RF_ERR_CONFIG;
 }
 
@@ -201,7 +270,7 @@ int rf_config_load(struct rf_config *config, char message[256])
 	for (size_t i = 0; i < rf_config_row_count; i++) {
 		const struct rf_config_row *row = &rf_config_rows[i];
 		const char *value = getenv(row->variable);
-		const int error = set_row(&loaded, row,
+		const int error = set_row(&loaded, row, row->variable,
 					  value && value[0] ? value : row->default_value, message);
 
 		if (error)
@@ -214,10 +283,16 @@ int rf_config_load(struct rf_config *config, char message[256])
 int rf_config_set(struct rf_config *config, const char *variable, const char *value,
 		  char message[256])
 {
+	return rf_config_set_as(config, variable, variable, value, message);
+}
+
+int rf_config_set_as(struct rf_config *config, const char *variable, const char *name,
+		     const char *value, char message[256])
+{
 	const struct rf_config_row *row = find_row(variable);
 
 	if (row)
-		return set_row(config, row, value, message);
+		return set_row(config, row, name, value, message);
 	snprintf(message, 256, "there is no variable \"%.80s\"", variable);
 	return RF_ERR_CONFIG;
 }
@@ -240,6 +315,8 @@ const char *rf_config_format(const struct rf_config *config, const struct rf_con
 	case RF_CONFIG_COUNT:
 		snprintf(text, RF_CONFIG_TEXT_BYTES, "%" PRId64, *(const int64_t *)field);
 		break;
+	case RF_CONFIG_PORTS:
+	case RF_CONFIG_ISA:
 	case RF_CONFIG_TEXT:
 	case RF_CONFIG_CHOICE:
 		snprintf(text, RF_CONFIG_TEXT_BYTES, "%s", (const char *)field);

@@ -5,8 +5,10 @@
  * 0 hands to all ranks.
  *
  * Kinds: SIZE ("65536", "64K", "1M"), COUNT (a number; negative only where the default is -1), TIME
- * ("1800", "1800s", "500ms", "30m", "2h"; kept in milliseconds), TEXT, CHOICE (one of a list of
- * words separated by '|'). A variable that is set to nothing counts as not set.
+ * ("1800", "1800s", "500ms", "30m", "2h"; kept in milliseconds), PORTS ("7000" or "7000-7010"),
+ * ISA (a set of kernels that this processor runs), TEXT, CHOICE (one of a list of words separated
+ * by '|'). A variable that is set to nothing counts
+ * as not set.
  */
 #ifndef RF_CONFIG_H
 #define RF_CONFIG_H
@@ -33,6 +35,8 @@
 	  "allreduce up to this is done by recursive doubling")                                   \
 	X(direct_max_bytes, "RINGFOLD_DIRECT_MAX_BYTES", SIZE, "0", true, NULL,                   \
 	  "allreduce up to this (and above doubling) is done pairwise; 0: never by itself")       \
+	X(pairwise_max_bytes, "RINGFOLD_PAIRWISE_MAX_BYTES", SIZE, "64K", true, NULL,             \
+	  "reduce_scatter and allgather of up to 32 ranks and this (of all) are done pairwise")   \
 	X(tree_max_bytes, "RINGFOLD_TREE_MAX_BYTES", SIZE, "64K", true, NULL,                     \
 	  "broadcast and reduce up to this go along a binomial tree, above along a chain")        \
 	X(timeout_ms, "RINGFOLD_TIMEOUT", TIME, "30m", false, NULL,                               \
@@ -45,7 +49,7 @@
 	  "how data moves; shm: through the memory of one host, or an error; tcp: by TCP alone")  \
 	X(shm_bytes, "RINGFOLD_SHM_BYTES", SIZE, "16M", true, NULL,                               \
 	  "most that the ranks of a host may share for a communicator")                           \
-	X(port, "RINGFOLD_PORT", TEXT, "", false, NULL,                                           \
+	X(port, "RINGFOLD_PORT", PORTS, "", false, NULL,                                          \
 	  "the port to listen on, a number or a range such as 7000-7010; default: ephemeral")     \
 	X(progress, "RINGFOLD_PROGRESS", CHOICE, "caller", false, "caller|thread",                \
 	  "who moves data while nobody waits")                                                    \
@@ -56,8 +60,12 @@
 	  "receive buffer a connection, from which folds read; 0: the transport's choice")        \
 	X(socket_buffer_bytes, "RINGFOLD_SOCKET_BUFFER_BYTES", SIZE, "0", false, NULL,            \
 	  "SO_SNDBUF and SO_RCVBUF of data connections; 0: the system's")                         \
+	X(isa, "RINGFOLD_ISA", ISA, "", false, NULL,                                              \
+	  "forces the instruction set of the kernels; default: the best here (info shows which)") \
 	X(interface, "RINGFOLD_INTERFACE", TEXT, "", false, NULL,                                 \
-	  "advertise only the addresses of this network interface (name or address)")
+	  "the interfaces to be reached by: names such as eth0 or eth (all eth...), =eth0 (that " \
+	  "one "                                                                                  \
+	  "alone), addresses, networks (10.1.0.0/16), in a list; ^docker,lo: all but those")
 
 /* The RINGFOLD_* variables that other rooms read by themselves, before or without a configuration:
  * X(VARIABLE, what it is). Here so that info lists them and a typo is told from them. A '*' at the
@@ -67,7 +75,6 @@
 	X("RINGFOLD_WORLD_SIZE", "the number of ranks")                                     \
 	X("RINGFOLD_MASTER_ADDR", "rank 0's name or address; overrides MASTER_ADDR")        \
 	X("RINGFOLD_MASTER_PORT", "rank 0's port; overrides MASTER_PORT, defaults to 7880") \
-	X("RINGFOLD_ISA", "forces the instruction set of the kernels: see info")            \
 	X("RINGFOLD_LIBRARY", "where the Python package finds the library")                 \
 	X("RINGFOLD_TEST_*", "the project's own tests: RINGFOLD_TEST_SEED is the seed")     \
 	X("RINGFOLD_SANITIZER", "the project's own tests: the sanitizer of this build")     \
@@ -77,6 +84,8 @@
 #define RF_CONFIG_TYPE_SIZE   size_t
 #define RF_CONFIG_TYPE_COUNT  int64_t
 #define RF_CONFIG_TYPE_TIME   int64_t
+#define RF_CONFIG_TYPE_PORTS  char
+#define RF_CONFIG_TYPE_ISA    char
 #define RF_CONFIG_TYPE_TEXT   char
 #define RF_CONFIG_TYPE_CHOICE char
 
@@ -86,6 +95,8 @@ struct rf_config {
 #define RF_CONFIG_FIELD_SIZE(field)                                    size_t field;
 #define RF_CONFIG_FIELD_COUNT(field)                                   int64_t field;
 #define RF_CONFIG_FIELD_TIME(field)                                    int64_t field;
+#define RF_CONFIG_FIELD_PORTS(field)                                   char field[RF_CONFIG_TEXT_BYTES];
+#define RF_CONFIG_FIELD_ISA(field)                                     char field[RF_CONFIG_TEXT_BYTES];
 #define RF_CONFIG_FIELD_TEXT(field)                                    char field[RF_CONFIG_TEXT_BYTES];
 #define RF_CONFIG_FIELD_CHOICE(field)                                  char field[RF_CONFIG_TEXT_BYTES];
 #define X(field, variable, kind, default_value, agreed, choices, text) RF_CONFIG_FIELD_##kind(field)
@@ -98,6 +109,8 @@ enum rf_config_kind {
 	RF_CONFIG_SIZE,
 	RF_CONFIG_COUNT,
 	RF_CONFIG_TIME,
+	RF_CONFIG_PORTS,
+	RF_CONFIG_ISA,
 	RF_CONFIG_TEXT,
 	RF_CONFIG_CHOICE
 };
@@ -126,9 +139,14 @@ int rf_config_load(struct rf_config *config, char message[256]);
 /* Sets one row from text; for options and tests. */
 int rf_config_set(struct rf_config *config, const char *variable, const char *value,
 		  char message[256]);
+/* The same for what did not come from the variable: the message says `name` ("options.port"). */
+int rf_config_set_as(struct rf_config *config, const char *variable, const char *name,
+		     const char *value, char message[256]);
 /* The value as text, as it could be set again. Returns text. */
 const char *rf_config_format(const struct rf_config *config, const struct rf_config_row *row,
 			     char text[RF_CONFIG_TEXT_BYTES]);
+/* The range of a PORTS row; 0 to 0: any. False if the text is none. */
+bool rf_config_ports(const char *text, uint16_t *first, uint16_t *last);
 /* Calls visit for each RINGFOLD_* variable that is set, and that nothing reads (a typo). */
 void rf_config_unknown(void (*visit)(void *user, const char *variable), void *user);
 

@@ -52,6 +52,8 @@ static void put_row(struct rf_cursor *c, const struct rf_config *config,
 	case RF_CONFIG_TIME:
 		rf_put_u64(c, (uint64_t) * (const int64_t *)field);
 		break;
+	case RF_CONFIG_PORTS:
+	case RF_CONFIG_ISA:
 	case RF_CONFIG_TEXT:
 	case RF_CONFIG_CHOICE:
 		rf_put_string(c, field);
@@ -73,6 +75,8 @@ static void get_row(struct rf_cursor *c, const struct rf_config_row *row,
 	case RF_CONFIG_TIME:
 		snprintf(text, RF_CONFIG_TEXT_BYTES, "%lldms", (long long)(int64_t)rf_get_u64(c));
 		break;
+	case RF_CONFIG_PORTS:
+	case RF_CONFIG_ISA:
 	case RF_CONFIG_TEXT:
 	case RF_CONFIG_CHOICE:
 		rf_get_string(c, text, RF_CONFIG_TEXT_BYTES);

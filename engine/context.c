@@ -9,6 +9,8 @@
 #include "engine/context_shared.h"
 #include "engine/cpu.h"
 #include "engine/cq.h"
+#include "engine/interface.h"
+#include "engine/kernels/kernels.h"
 #include "engine/options.h"
 
 #include <stdio.h>
@@ -116,10 +118,17 @@ static rf_log_level level_of(const char *word)
 
 static int check_options(const rf_context *context, const rf_context_options *options)
 {
-	if ((unsigned)options->progress > RF_PROGRESS_THREAD ||
-	    (unsigned)options->log_level > RF_LOG_DEBUG) {
-		rf_log(&context->logger, RF_LOG_ERROR, "no such %s in the options of the context",
-		       (unsigned)options->log_level > RF_LOG_DEBUG ? "log level" : "progress");
+	const struct rf_logger *logger = &context->logger;
+
+	if ((unsigned)options->progress > RF_PROGRESS_THREAD) {
+		rf_log(logger, RF_LOG_ERROR, "options.progress is %d: there are 0 (default) to %d",
+		       (int)options->progress, RF_PROGRESS_THREAD);
+		return RF_ERR_INVALID;
+	}
+	if ((unsigned)options->log_level > RF_LOG_DEBUG) {
+		rf_log(logger, RF_LOG_ERROR,
+		       "options.log_level is %d: there are 0 (default), %d (errors) to %d (debug)",
+		       (int)options->log_level, RF_LOG_ERROR, RF_LOG_DEBUG);
 		return RF_ERR_INVALID;
 	}
 	return RF_OK;
@@ -141,10 +150,11 @@ static int configure(rf_context *context, const rf_context_options *options)
 	}
 	status = rf_config_load(&context->config, message);
 	if (status == RF_OK && options && options->transport)
-		status = rf_config_set(&context->config, "RINGFOLD_TRANSPORT", options->transport,
-				       message);
+		status = rf_config_set_as(&context->config, "RINGFOLD_TRANSPORT",
+					  "options.transport", options->transport, message);
 	if (status == RF_OK && options && options->port)
-		status = rf_config_set(&context->config, "RINGFOLD_PORT", options->port, message);
+		status = rf_config_set_as(&context->config, "RINGFOLD_PORT", "options.port",
+					  options->port, message);
 	if (status == RF_OK && options && options->progress)
 		status = rf_config_set(
 			&context->config, "RINGFOLD_PROGRESS",
@@ -153,10 +163,31 @@ static int configure(rf_context *context, const rf_context_options *options)
 		rf_log(&context->logger, RF_LOG_ERROR, "%s", message);
 		return status;
 	}
+	if (context->config.isa[0])
+		(void)rf_kernels_force(context->config.isa); /* the configuration has checked it */
 	context->logger.level =
 		options && options->log_level ? options->log_level : level_of(context->config.log);
 	rf_config_unknown(log_unknown, context);
 	return RF_OK;
+}
+
+/* That RINGFOLD_INTERFACE leaves an address to tell the other ranks. */
+static int check_interfaces(rf_context *context)
+{
+	struct rf_interface all[RF_INTERFACES_MOST];
+	struct rf_interface_choice choices[RF_INTERFACES_MOST];
+	char message[RF_INTERFACE_MESSAGE];
+	int count, status;
+
+	if (!context->config.interface[0] || context->simulated)
+		return RF_OK;
+	status = context->net->ops->interfaces(context->net, all, RF_INTERFACES_MOST, &count);
+	if (status != RF_OK)
+		return status;
+	status = rf_interfaces_choose(context->config.interface, all, count, choices, message);
+	if (status != RF_OK)
+		rf_log(&context->logger, RF_LOG_ERROR, "%s", message);
+	return status;
 }
 
 static int make_identity(rf_context *context, uint64_t seed)
@@ -268,6 +299,8 @@ int rf_context_create_with(const rf_context_options *options, const struct rf_co
 		return RF_ERR_NOMEM;
 	}
 	status = configure(context, options);
+	if (status == RF_OK)
+		status = check_interfaces(context);
 	if (status == RF_OK)
 		status = make_identity(context, setup->random_seed);
 	if (status == RF_OK) {

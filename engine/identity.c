@@ -44,6 +44,11 @@ static const struct {
 	{"MPI_LOCALNRANKS", "PMI_SIZE"},
 };
 
+/* What a number must be, for messages. */
+static const char RANK_TEXT[] = "a rank, a whole number from 0";
+static const char SIZE_TEXT[] = "the number of ranks, a whole number from 1";
+static const char PORT_TEXT[] = "a port, from 1 to 65535";
+
 struct lookup {
 	rf_identity_getenv *getenv_fn;
 	void *user;
@@ -90,15 +95,18 @@ static bool parse_number(const char *text, int *number)
 	return true;
 }
 
-static int get_number(const struct lookup *lookup, const char *variable, int *number)
+/* what: "a rank, a whole number from 0". */
+static int get_number(const struct lookup *lookup, const char *variable, const char *what,
+		      int *number)
 {
 	const char *text = get(lookup, variable);
 
 	if (!text || !*text)
-		return wrong(lookup, "%s is %s: it must be a number", variable,
-			     text ? "empty" : "not set");
+		return wrong(lookup, "%s is %s: it must be %s", variable,
+			     text ? "empty" : "not set", what);
 	if (!parse_number(text, number))
-		return wrong(lookup, "%s=%.64s is not a number", variable, text);
+		return wrong(lookup, "%s=%.64s is not a number: it must be %s", variable, text,
+			     what);
 	return RF_OK;
 }
 
@@ -198,6 +206,16 @@ static int from_environment(const struct lookup *lookup, const struct rf_identit
 	const char *size_variable;
 	int status;
 
+	if (!row && options->rank >= 0)
+		return wrong(lookup,
+			     "options.rank is %d, but nothing says how many ranks there are: set "
+			     "options.world_size, or WORLD_SIZE (or RINGFOLD_WORLD_SIZE)",
+			     options->rank);
+	if (!row && options->world_size >= 0)
+		return wrong(lookup,
+			     "options.world_size is %d, but nothing says which rank this process "
+			     "is: set options.rank, or RANK (or RINGFOLD_RANK)",
+			     options->world_size);
 	if (!row)
 		return wrong(lookup, "which rank is this process? Set RANK and WORLD_SIZE (or "
 				     "RINGFOLD_RANK and RINGFOLD_WORLD_SIZE), or start it with a "
@@ -210,7 +228,7 @@ static int from_environment(const struct lookup *lookup, const struct rf_identit
 			row->rank, node_is_shared(lookup));
 	size_variable = find_size(lookup, row);
 	if (options->rank < 0) {
-		status = get_number(lookup, row->rank, &identity->rank);
+		status = get_number(lookup, row->rank, RANK_TEXT, &identity->rank);
 		if (status != RF_OK)
 			return status;
 	}
@@ -221,7 +239,7 @@ static int from_environment(const struct lookup *lookup, const struct rf_identit
 				     "are: set %s",
 				     row->rank, get(lookup, row->rank),
 				     row->size ? row->size : "RINGFOLD_WORLD_SIZE");
-		status = get_number(lookup, size_variable, &identity->world_size);
+		status = get_number(lookup, size_variable, SIZE_TEXT, &identity->world_size);
 		if (status != RF_OK)
 			return status;
 	}
@@ -248,8 +266,8 @@ static int find_rank(const struct lookup *lookup, const struct rf_identity_optio
 	}
 	if (identity->world_size < 1 || identity->rank >= identity->world_size)
 		return wrong(lookup,
-			     "rank %d of %d (from %s) cannot be: ranks go from 0 to the world size "
-			     "less one",
+			     "rank %d of %d (from %s) cannot be: there is at least one rank, and "
+			     "ranks go from 0 to the world size less one",
 			     identity->rank, identity->world_size, identity->source);
 	return RF_OK;
 }
@@ -296,16 +314,31 @@ static bool all_ranks_are_here(const struct lookup *lookup, const char **variabl
 	return false;
 }
 
-static int set_master(const struct lookup *lookup, struct rf_identity *identity, const char *source,
+/* name: what the person wrote the address behind. */
+static int set_master(const struct lookup *lookup, struct rf_identity *identity, const char *name,
 		      const char *addr)
 {
+	const size_t most = sizeof(identity->master_addr) - 1;
+
 	if (!*addr)
-		return wrong(lookup, "%s is empty: it must name rank 0's host", source);
-	if (strlen(addr) >= sizeof(identity->master_addr))
-		return wrong(lookup, "%s is too long to be a host's name", source);
+		return wrong(lookup, "%s is empty: it must be the name or address of rank 0's host",
+			     name);
+	if (strlen(addr) > most)
+		return wrong(lookup, "%s has %zu bytes: the name of a host has at most %zu", name,
+			     strlen(addr), most);
 	strcpy(identity->master_addr, addr);
-	snprintf(identity->master_source, sizeof(identity->master_source), "%s", source);
+	snprintf(identity->master_source, sizeof(identity->master_source), "%s", name);
 	return RF_OK;
+}
+
+static int set_master_of_options(const struct lookup *lookup, struct rf_identity *identity,
+				 const char *addr)
+{
+	int status = set_master(lookup, identity, "options.master_addr", addr);
+
+	if (status == RF_OK)
+		strcpy(identity->master_source, "options");
+	return status;
 }
 
 static int find_master_addr(const struct lookup *lookup, const struct rf_identity_options *options,
@@ -315,7 +348,7 @@ static int find_master_addr(const struct lookup *lookup, const struct rf_identit
 	char host[RF_IDENTITY_NAME];
 
 	if (options->master_addr)
-		return set_master(lookup, identity, "options", options->master_addr);
+		return set_master_of_options(lookup, identity, options->master_addr);
 	for (size_t i = 0; i < COUNT(master_addrs); i++)
 		if (get(lookup, master_addrs[i]))
 			return set_master(lookup, identity, master_addrs[i],
@@ -326,8 +359,10 @@ static int find_master_addr(const struct lookup *lookup, const struct rf_identit
 		if (!list)
 			continue;
 		if (rf_identity_first_host(list, host, sizeof(host)) != RF_OK)
-			return wrong(lookup, "%s=%.200s is not a list of hosts", node_lists[i],
-				     list);
+			return wrong(lookup,
+				     "%s=%.200s is not a list of hosts such as node[01-04],login: "
+				     "set MASTER_ADDR to the name or address of rank 0's host",
+				     node_lists[i], list);
 		return set_master(lookup, identity, node_lists[i], host);
 	}
 	if (all_ranks_are_here(lookup, &variable))
@@ -349,7 +384,7 @@ static int find_master_port(const struct lookup *lookup, const struct rf_identit
 		if (get(lookup, master_ports[i]))
 			variable = master_ports[i];
 	if (variable) {
-		int status = get_number(lookup, variable, &port);
+		int status = get_number(lookup, variable, PORT_TEXT, &port);
 
 		if (status != RF_OK)
 			return status;
@@ -358,7 +393,7 @@ static int find_master_port(const struct lookup *lookup, const struct rf_identit
 	}
 	if (port < 1 || port > 65535)
 		return wrong(lookup, "%s=%d is not a port: it must be from 1 to 65535",
-			     variable ? variable : "master_port", port);
+			     variable ? variable : "options.master_port", port);
 	identity->master_port = (uint16_t)port;
 	return RF_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the making of communicators puts on the wire, and reads from it without trusting it; the
  * addresses of this process among it. The layouts are drawn in docs/rendezvous.md. */
+#include "engine/interface.h"
 #include "engine/join.h"
 
 #include <stdio.h>
@@ -35,46 +36,31 @@ void rf_join_get_addr(struct rf_cursor *c, struct rf_addr *addr)
 		rf_get_bytes(c, addr->ip, addr->family == 4 ? 4 : 16);
 }
 
-/* RINGFOLD_INTERFACE as an address; a name is the network's to filter. */
-static bool addr_is_wanted(rf_context *context, const struct rf_addr *addr)
-{
-	const char *wanted = context->config.interface;
-	struct rf_addr portless = *addr;
-	char text[RF_ADDR_TEXT];
-
-	if (!wanted[0] || !strpbrk(wanted, ".:"))
-		return true;
-	portless.port = 0;
-	rf_addr_format(&portless, text);
-	/* "10.0.0.1:0" and "[fe80::1]:0" are compared by what is before the port. */
-	text[strlen(text) - 2] = '\0';
-	if (text[0] == '[')
-		text[strlen(text) - 1] = '\0';
-	return !strcmp(text[0] == '[' ? text + 1 : text, wanted);
-}
-
 bool rf_join_is_link_local(const struct rf_addr *addr)
 {
-	return addr->family == 6 && addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
+	return addr->family == 6 && rf_addr_is_link_local(addr);
 }
 
 unsigned rf_join_own_addrs(rf_context *context, bool with_loopback, struct rf_addr *addrs,
 			   unsigned capacity)
 {
-	struct rf_addr all[32];
+	struct rf_interface all[RF_INTERFACES_MOST];
+	struct rf_interface_choice choices[RF_INTERFACES_MOST];
+	char message[RF_INTERFACE_MESSAGE];
 	int all_count = 0;
 	unsigned count = 0;
 
-	if (context->net->ops->interfaces(context->net, all, 32, &all_count) != RF_OK)
+	if (context->net->ops->interfaces(context->net, all, RF_INTERFACES_MOST, &all_count) !=
+		    RF_OK ||
+	    rf_interfaces_choose(context->config.interface, all, all_count, choices, message) !=
+		    RF_OK)
 		return 0;
 	for (int i = 0; i < all_count && count < capacity; i++) {
-		if (rf_addr_is_loopback(&all[i]) ? !with_loopback
-						 : !addr_is_wanted(context, &all[i]))
+		const struct rf_addr *addr = &choices[i].interface.addr;
+
+		if (rf_addr_is_loopback(addr) ? !with_loopback : !choices[i].chosen)
 			continue;
-		/* Of use on one link only: where there is nothing better. */
-		if (rf_join_is_link_local(&all[i]) && count)
-			continue;
-		addrs[count] = all[i];
+		addrs[count] = *addr;
 		addrs[count++].port = context->port;
 	}
 	return count;

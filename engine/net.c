@@ -49,6 +49,13 @@ bool rf_addr_is_loopback(const struct rf_addr *addr)
 	return false;
 }
 
+bool rf_addr_is_link_local(const struct rf_addr *addr)
+{
+	if (addr->family == 4)
+		return addr->ip[0] == 169 && addr->ip[1] == 254;
+	return addr->family == 6 && addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
+}
+
 bool rf_addr_equal(const struct rf_addr *a, const struct rf_addr *b)
 {
 	size_t ip_bytes = a->family == 4 ? 4 : sizeof(a->ip);

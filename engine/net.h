@@ -28,9 +28,16 @@ struct rf_addr {
 };
 enum { RF_ADDR_SIM = 0x51, RF_ADDR_TEXT = 64 };
 
+/* One of this host's interfaces has this address. */
+struct rf_interface {
+	char name[16];
+	struct rf_addr addr;
+};
+
 /* "[fe80::1%3]:7880"; always terminated. Returns text. */
 const char *rf_addr_format(const struct rf_addr *addr, char text[RF_ADDR_TEXT]);
 bool rf_addr_is_loopback(const struct rf_addr *addr);
+bool rf_addr_is_link_local(const struct rf_addr *addr);
 bool rf_addr_equal(const struct rf_addr *a, const struct rf_addr *b);
 
 /* Readiness. */
@@ -122,8 +129,10 @@ struct rf_net_ops {
 		       struct rf_addr *addrs, int capacity, int *count);
 	void (*resolve_cancel)(struct rf_net *net, void **handle);
 
-	/* This process's addresses, best first: global before link-local, loopback last. */
-	int (*interfaces)(struct rf_net *net, struct rf_addr *addrs, int capacity, int *count);
+	/* This host's interfaces and addresses, best first: global before link-local, loopback
+	 * last. */
+	int (*interfaces)(struct rf_net *net, struct rf_interface *interfaces, int capacity,
+			  int *count);
 
 	/* Waits until something is ready, wake() was called, or the time is over; 0 polls,
 	 * UINT64_MAX: for ever. control_only leaves out the data lane. Thread-safe: two threads may

@@ -76,6 +76,7 @@ int posix_connect(struct rf_net *net, const struct rf_addr *addr,
 int posix_resolve(struct rf_net *net, const char *name, uint16_t port, void **handle,
 		  struct rf_addr *addrs, int capacity, int *count);
 void posix_resolve_cancel(struct rf_net *net, void **handle);
-int posix_interfaces(struct rf_net *net, struct rf_addr *addrs, int capacity, int *count);
+/* net may be NULL. */
+int posix_interfaces(struct rf_net *net, struct rf_interface *interfaces, int capacity, int *count);
 
 #endif

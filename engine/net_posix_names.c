@@ -190,8 +190,7 @@ static int addr_reach(const struct rf_addr *addr)
 {
 	if (rf_addr_is_loopback(addr))
 		return REACH_LOOPBACK;
-	if (addr->family == 4 ? addr->ip[0] == 169 && addr->ip[1] == 254
-			      : addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80)
+	if (rf_addr_is_link_local(addr))
 		return REACH_LINK;
 	return REACH_GLOBAL;
 }
@@ -213,20 +212,24 @@ static bool interface_addr(const struct ifaddrs *interface, struct rf_addr *addr
 	return true;
 }
 
-int posix_interfaces(struct rf_net *base, struct rf_addr *addrs, int capacity, int *count)
+int posix_interfaces(struct rf_net *base, struct rf_interface *interfaces, int capacity, int *count)
 {
-	struct ifaddrs *interfaces;
+	struct ifaddrs *list;
 	struct rf_addr addr;
 	int filled = 0;
 
 	(void)base;
-	if (getifaddrs(&interfaces) != 0)
+	if (getifaddrs(&list) != 0)
 		return RF_ERR_SYSTEM;
 	for (int reach = REACH_GLOBAL; reach < REACH_COUNT; reach++)
-		for (struct ifaddrs *at = interfaces; at && filled < capacity; at = at->ifa_next)
-			if (interface_addr(at, &addr) && addr_reach(&addr) == reach)
-				addrs[filled++] = addr;
-	freeifaddrs(interfaces);
+		for (struct ifaddrs *at = list; at && filled < capacity; at = at->ifa_next)
+			if (interface_addr(at, &addr) && addr_reach(&addr) == reach) {
+				memset(&interfaces[filled], 0, sizeof(interfaces[filled]));
+				strncpy(interfaces[filled].name, at->ifa_name,
+					sizeof(interfaces[filled].name) - 1);
+				interfaces[filled++].addr = addr;
+			}
+	freeifaddrs(list);
 	*count = filled;
 	return RF_OK;
 }

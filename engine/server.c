@@ -355,42 +355,15 @@ static void listener_ready(struct rf_watch *watch, unsigned events)
 	rf_server_accept(server, server->context->listener);
 }
 
-/* "", "7000" or "7000-7010". */
-static int parse_ports(const char *text, uint16_t *first, uint16_t *last)
-{
-	unsigned from = 0, to = 0;
-	char rest = 0;
-	int got;
-
-	*first = *last = 0;
-	if (!text[0])
-		return RF_OK;
-	got = sscanf(text, "%5u-%5u%c", &from, &to, &rest);
-	if (got == 1) {
-		got = sscanf(text, "%5u%c", &from, &rest) == 1 ? 2 : 0;
-		to = from;
-	}
-	if (got != 2 || from == 0 || to < from || to > UINT16_MAX)
-		return RF_ERR_CONFIG;
-	*first = (uint16_t)from;
-	*last = (uint16_t)to;
-	return RF_OK;
-}
-
 static int start_listening(rf_context *context)
 {
 	const char *ports = context->config.port;
 	uint16_t first, last;
 	char text[128];
-	int rc = parse_ports(ports, &first, &last);
+	int rc;
 
-	if (rc != RF_OK) {
-		rf_log(&context->logger, RF_LOG_ERROR,
-		       "RINGFOLD_PORT is \"%s\": it must be a number from 1 to 65535, or a range "
-		       "such as 7000-7010",
-		       ports);
-		return rc;
-	}
+	if (!rf_config_ports(ports, &first, &last))
+		return RF_ERR_CONFIG;
 	errno = 0;
 	rc = context->net->ops->listen(context->net, first, last, &context->listener,
 				       &context->port);

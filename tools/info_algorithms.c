@@ -16,11 +16,9 @@ static const struct tool_column algorithm_columns[] = {
 	{"summary", "steps and bytes a rank", -1, false},
 };
 static const struct tool_column row_columns[] = {
-	{"collectives", "collectives", -41, false},
-	{"order", "order", -5, false},
-	{"max_bytes", "up to bytes", 11, true},
-	{"algorithm", "algorithm", -10, false},
-	{"why", "why", -1, false},
+	{"collectives", "collectives", -41, false}, {"order", "order", -5, false},
+	{"max_bytes", "up to bytes", 11, true},     {"max_ranks", "ranks", 5, true},
+	{"algorithm", "algorithm", -10, false},     {"why", "why", -1, false},
 };
 
 static const char *collective_names(unsigned bits, char text[NAMES_BYTES])
@@ -59,19 +57,25 @@ static void print_algorithms(enum tool_format format)
 
 static void print_rows(enum tool_format format, const struct rf_config *config)
 {
-	struct tool_table table = {stdout, format, row_columns, 5, 0};
-	char names[NAMES_BYTES], most[32];
+	struct tool_table table = {stdout, format, row_columns, 6, 0};
+	char names[NAMES_BYTES], most[32], ranks[32];
 
 	tool_table_begin(&table);
 	for (size_t i = 0; i < rf_select_row_count; i++) {
 		const struct rf_select_row *const row = &rf_select_rows[i];
 		const char *const cells[] = {collective_names(row->collectives, names),
-					     row->tree_order_only ? "tree" : "any", most,
-					     row->algorithm, row->why};
+					     row->tree_order_only ? "tree" : "any",
+					     most,
+					     ranks,
+					     row->algorithm,
+					     row->why};
 
 		snprintf(most, sizeof(most), format == TOOL_JSON ? "" : "any size");
 		if (row->max_bytes)
 			snprintf(most, sizeof(most), "%zu", row->max_bytes(config));
+		snprintf(ranks, sizeof(ranks), format == TOOL_JSON ? "" : "any");
+		if (row->max_ranks)
+			snprintf(ranks, sizeof(ranks), "%d", row->max_ranks);
 		tool_table_row(&table, cells);
 	}
 	tool_table_end(&table);

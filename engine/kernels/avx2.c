@@ -177,4 +177,11 @@ RF_INLINE void bf16x2_store(char *to, bf16x2_vec v)
 					 bf16_round(v.second), 0xaa));
 }
 
+/* One comparison serves both halves: unordered is a pair of which either is NaN. */
+#define RF_HAVE_ANY_NAN
+RF_INLINE int bf16x2_any_nan(bf16x2_vec v)
+{
+	return _mm256_movemask_ps(_mm256_cmp_ps(v.first, v.second, _CMP_UNORD_Q));
+}
+
 #include "engine/kernels/formats.h"

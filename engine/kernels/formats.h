@@ -10,7 +10,8 @@
  *   bf16x2       _vec (of two f32_vec, in any order), _load, _store, _fold of f32_fold, ...
  *
  * where min and max of floats are canonical when they are NaN and take -0 for less than +0, and
- * _canonical replaces a NaN. It defines RF_HAVE_PARTS if it has _load_part and _store_part too.
+ * _canonical replaces a NaN. It defines RF_HAVE_PARTS if it has _load_part and _store_part too, and
+ * RF_HAVE_ANY_NAN if it has bf16x2_any_nan.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -162,6 +163,11 @@ RF_INLINE bf16x2_divisor bf16x2_scale(uint64_t divisor)
 
 RF_INLINE bf16x2_vec bf16x2_finish(rf_op op, bf16x2_vec v, bool divide, bf16x2_divisor by)
 {
+#ifdef RF_HAVE_ANY_NAN
+	/* A look at both halves at once costs less than to replace what is rarely there. */
+	if (op != RF_MIN && op != RF_MAX && !divide && __builtin_expect(!bf16x2_any_nan(v), 1))
+		return v;
+#endif
 	return (bf16x2_vec){f32_finish(op, v.first, divide, by),
 			    f32_finish(op, v.second, divide, by)};
 }

@@ -52,7 +52,7 @@ extern const size_t rf_kernel_set_count;
 /*
  * The set in use: the best supported one, or the one that RINGFOLD_ISA names. Chosen at the first
  * use, once for the process. A name that does not exist, or not on this CPU, is passed over in
- * silence: whoever reads the configuration tells by rf_kernels_force().
+ * silence here: the configuration refuses it (config.c).
  */
 const struct rf_kernel_set *rf_kernels_active(void);
 /* Forces a set, for tests and for configuration. RF_ERR_INVALID: no such name; RF_ERR_UNSUPPORTED:

@@ -24,15 +24,15 @@ DTYPES, OPS = _native.DTYPES, _native.OPS
 
 
 def version():
-    """The library's version; where it was found is library_path."""
+    """The library's version; where it was found is path_of_library."""
     return _native.rf_version().decode()
 
 
-library_path = _native.library_path
+path_of_library = _native.path_of_library
 
 __all__ = [
     "AbortedError", "Comm", "CompletionQueue", "Context", "Counters", "DTYPES", "DeadlineError",
     "Error", "Failure", "ForkedError", "InvalidError", "MismatchError", "OPS", "RankDeadError",
-    "RankLeftError", "RendezvousError", "Request", "UnsupportedError", "errors", "library_path",
+    "RankLeftError", "RendezvousError", "Request", "UnsupportedError", "errors", "path_of_library",
     "version", "wait_all",
 ]

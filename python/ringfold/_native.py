@@ -12,7 +12,7 @@ from ctypes import (
 
 from . import _library
 
-library, library_path = _library.load()
+library, path_of_library = _library.load()
 
 # In the order of RF_DTYPE_LIST, RF_OP_LIST and RF_COLLECTIVE_LIST.
 DTYPES = (

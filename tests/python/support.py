@@ -28,11 +28,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.abspath(
     os.environ.get("abs_top_srcdir") or os.path.dirname(os.path.dirname(HERE)))
 BUILD = os.path.abspath(os.environ.get("abs_top_builddir") or os.path.join(TOP, "build"))
-LIBRARY = os.environ.get("RINGFOLD_LIBRARY") or os.path.join(BUILD, ".libs", "libringfold.so.0")
+SHARED_OBJECT = (
+    os.environ.get("RINGFOLD_LIBRARY") or os.path.join(BUILD, ".libs", "libringfold.so.0"))
 # The source tree stays as it is, and the parent of the ranks loads the package too.
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "python"))
-os.environ["RINGFOLD_LIBRARY"] = LIBRARY
+os.environ["RINGFOLD_LIBRARY"] = SHARED_OBJECT
 WATCHDOG = float(os.environ.get("RINGFOLD_TEST_WATCHDOG", "120"))
 SEED = int(
     os.environ.get("PYTHON_TEST_SEED")
@@ -57,7 +58,7 @@ def environment(**more):
         name: value for name, value in os.environ.items()
         if name not in dropped and not name.startswith("RINGFOLD_")
     }
-    env["RINGFOLD_LIBRARY"] = LIBRARY
+    env["RINGFOLD_LIBRARY"] = SHARED_OBJECT
     env["PYTHON_TEST_SEED"] = str(SEED)
     env["PYTHONPATH"] = os.path.join(TOP, "python")
     env["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -180,8 +181,8 @@ def needs(*modules):
     reason = None
     if absent:
         reason = f"{sys.executable} has no {' and no '.join(absent)}"
-    elif not os.path.exists(LIBRARY):
-        reason = f"there is no {LIBRARY}: build it first"
+    elif not os.path.exists(SHARED_OBJECT):
+        reason = f"there is no {SHARED_OBJECT}: build it first"
     elif os.environ.get("RINGFOLD_SANITIZER", "") not in ("", "no", "none"):
         reason = "the interpreter is not built with the sanitizer that the library is built with"
     if reason:

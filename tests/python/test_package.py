@@ -12,7 +12,7 @@ import support
 
 support.needs("setuptools")
 
-SHOW = "import ringfold; print(ringfold.library_path, ringfold.version())"
+SHOW = "import ringfold; print(ringfold.path_of_library, ringfold.version())"
 
 
 def python(code, cwd="/", path=None, **env):
@@ -26,11 +26,12 @@ def python(code, cwd="/", path=None, **env):
 
 class Package(unittest.TestCase):
     def test_the_library_that_is_named(self):
-        for named in (support.LIBRARY, os.path.dirname(os.path.dirname(support.LIBRARY))):
+        build = os.path.dirname(os.path.dirname(support.SHARED_OBJECT))
+        for named in (support.SHARED_OBJECT, build):
             done = python(SHOW, RINGFOLD_LIBRARY=named)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(os.path.realpath(done.stdout.split()[0]),
-                             os.path.realpath(support.LIBRARY))
+                             os.path.realpath(support.SHARED_OBJECT))
 
     def test_one_that_is_not_there_is_said(self):
         done = python(SHOW, RINGFOLD_LIBRARY="/nowhere/libringfold.so.0")
@@ -71,7 +72,8 @@ class Package(unittest.TestCase):
             for where, _, _ in os.walk(source):
                 os.chmod(where, 0o755)  # the original may be read-only
             # A source tree with a build in it.
-            for path, content in (("include/ringfold.h", None), ("build/.libs", support.LIBRARY)):
+            for path, content in (
+                    ("include/ringfold.h", None), ("build/.libs", support.SHARED_OBJECT)):
                 os.makedirs(os.path.dirname(os.path.join(folder, path)), exist_ok=True)
                 if content is None:
                     shutil.copy(os.path.join(support.TOP, path), os.path.join(folder, path))

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { COMMS_MAX = 3, CALLS_MAX = 12, GUARD = 64 };
 
@@ -417,31 +416,7 @@ static void one_seed(uint64_t seed)
 	free(run);
 }
 
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 int main(int argc, char **argv)
 {
-	const char *limit_text = getenv("RINGFOLD_TEST_SECONDS");
-	double limit = limit_text ? atof(limit_text) : 20;
-	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 0) : world_seed();
-	uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 0) : UINT64_MAX;
-	double begin = seconds();
-	uint64_t done = 0;
-
-	printf("first seed %llu (one seed again: %s 1 SEED)\n", (unsigned long long)first, argv[0]);
-	while (done < count && (argc > 1 || seconds() - begin < limit)) {
-		if (getenv("RINGFOLD_TEST_VERBOSE"))
-			fprintf(stderr, "seed %llu\n", (unsigned long long)(first + done));
-		one_seed(first + done);
-		done++;
-	}
-	printf("%llu seeds in %.1f s: all results right\n", (unsigned long long)done,
-	       seconds() - begin);
-	return 0;
+	return world_run_seeds(argc, argv, one_seed);
 }

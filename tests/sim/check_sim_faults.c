@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define SECOND UINT64_C(1000000000)
 
@@ -457,32 +456,12 @@ static void (*const cases[])(uint64_t seed) = {
 	a_later_call_is_not_forgotten,    a_death_ends_a_split,
 };
 
-static double seconds(void)
+static void one_case(uint64_t seed)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+	cases[seed % (sizeof(cases) / sizeof(cases[0]))](seed);
 }
 
 int main(int argc, char **argv)
 {
-	const char *limit_text = getenv("RINGFOLD_TEST_SECONDS");
-	double limit = limit_text ? atof(limit_text) : 20;
-	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 0) : world_seed();
-	uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 0) : UINT64_MAX;
-	size_t case_count = sizeof(cases) / sizeof(cases[0]);
-	double begin = seconds();
-	uint64_t done = 0;
-
-	printf("first seed %llu (one seed again: %s 1 SEED)\n", (unsigned long long)first, argv[0]);
-	while (done < count && (argc > 1 || seconds() - begin < limit)) {
-		if (getenv("RINGFOLD_TEST_VERBOSE"))
-			fprintf(stderr, "seed %llu\n", (unsigned long long)(first + done));
-		cases[(first + done) % case_count](first + done);
-		done++;
-	}
-	printf("%llu seeds of %zu cases in %.1f s\n", (unsigned long long)done, case_count,
-	       seconds() - begin);
-	return 0;
+	return world_run_seeds(argc, argv, one_case);
 }

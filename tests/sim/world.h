@@ -65,4 +65,8 @@ void world_fail(const char *format, ...) __attribute__((format(printf, 1, 2), no
 /* The seed of this run: RINGFOLD_TEST_SEED, or from the clock; printed. */
 uint64_t world_seed(void);
 
+/* A test's main: [COUNT [FIRST_SEED]], else seeds from world_seed() on for RINGFOLD_TEST_SECONDS
+ * (20). Returns its exit status. */
+int world_run_seeds(int argc, char **argv, void (*one)(uint64_t seed));
+
 #endif

@@ -47,8 +47,28 @@ RINGFOLD_LOG=loud rf info --config
 promise "a wrong value is a failure" status_is 1
 promise "which says what may be" has err 'RINGFOLD_LOG is "loud".*error|warn|info|debug'
 
+RINGFOLD_INTERFACE=lo rf info
+promise "the interface that is named is told, and why" \
+	has out 'lo 127.0.0.1: told to the ranks of this host, matches "lo"'
+RINGFOLD_INTERFACE=127.0.0.0/8 rf info
+promise "a network does it too" has out 'lo 127.0.0.1: told.*matches "127.0.0.0/8"'
+RINGFOLD_INTERFACE=wire7 rf info
+promise "an interface that there is not is a failure" status_is 1
+promise "which lists those that there are" has err 'RINGFOLD_INTERFACE is "wire7".*lo 127.0.0.1'
+RINGFOLD_INTERFACE=lo timeout 60 "$ringfold" bench -n 2 -s 8 --samples 2 >"$scratch/out" 2>"$scratch/err"
+status=$?
+promise "ranks meet over an interface that is named" status_is 0
+
+RINGFOLD_ISA=reference rf info
+promise "the kernels that are forced are marked" has out 'reference (in use, by RINGFOLD_ISA)'
+RINGFOLD_ISA=abacus rf info
+promise "kernels that there are not are a failure" status_is 1
+promise "which lists those that there are" has err 'RINGFOLD_ISA is "abacus".*: reference'
+
 rf info --algorithms
 promise "the algorithms are listed" has out '^ring '
+promise "small gathers of few ranks are pairwise" \
+	has out '^reduce_scatter allgather  *any  *65536  *32  *direct '
 RINGFOLD_DOUBLING_MAX_BYTES=12345 rf info --algorithms
 promise "with the thresholds in force" has out '12345'
 RINGFOLD_DOUBLING_MAX_BYTES=many rf info --algorithms

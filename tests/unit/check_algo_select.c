@@ -61,13 +61,18 @@ static void check_every_call_has_a_plan(void)
 				}
 }
 
-static const char *chosen(rf_collective collective, size_t bytes)
+static const char *chosen_of(rf_collective collective, size_t bytes, int size)
 {
 	struct rf_task task = task_of(collective, RF_UINT8, bytes);
 	struct rf_plan plan;
 
-	rf_select(&config, &task, RF_WIRE_SAME, 4, false, &plan);
+	rf_select(&config, &task, RF_WIRE_SAME, size, false, &plan);
 	return plan.algo->name;
+}
+
+static const char *chosen(rf_collective collective, size_t bytes)
+{
+	return chosen_of(collective, bytes, 4);
 }
 
 static void check_limits_are_followed(void)
@@ -84,6 +89,13 @@ static void check_limits_are_followed(void)
 	CHECK(!strcmp(chosen(RF_REDUCE, 2000), "tree"));
 	CHECK(!strcmp(chosen(RF_BROADCAST, 2001), "chain"));
 	CHECK(!strcmp(chosen(RF_ALLGATHER, 1), "ring"));
+	config.pairwise_max_bytes = 4000;
+	CHECK(!strcmp(chosen(RF_ALLGATHER, 4000), "direct"));
+	CHECK(!strcmp(chosen(RF_REDUCE_SCATTER, 4000), "direct"));
+	CHECK(!strcmp(chosen(RF_ALLGATHER, 4001), "ring"));
+	CHECK(!strcmp(chosen(RF_REDUCE_SCATTER, 4001), "ring"));
+	CHECK(!strcmp(chosen_of(RF_ALLGATHER, 4000, 32), "direct"));
+	CHECK(!strcmp(chosen_of(RF_ALLGATHER, 4000, 33), "ring"));
 }
 
 static void check_forcing(void)

@@ -147,10 +147,11 @@ static void text_has_a_limit(void **state)
 
 	(void)state;
 	memset(text, 'a', RF_CONFIG_TEXT_BYTES);
-	assert_int_equal(rf_config_set(&config, "RINGFOLD_PORT", text, message), RF_ERR_CONFIG);
+	assert_int_equal(rf_config_set(&config, "RINGFOLD_ALGORITHM", text, message),
+			 RF_ERR_CONFIG);
 	text[RF_CONFIG_TEXT_BYTES - 1] = '\0';
-	assert_int_equal(rf_config_set(&config, "RINGFOLD_PORT", text, message), RF_OK);
-	assert_string_equal(config.port, text);
+	assert_int_equal(rf_config_set(&config, "RINGFOLD_ALGORITHM", text, message), RF_OK);
+	assert_string_equal(config.algorithm, text);
 }
 
 static void the_environment_is_read_and_named_when_it_is_wrong(void **state)

@@ -55,20 +55,20 @@ static void addresses_compare_by_what_counts(void **state)
 static void interfaces_have_loopback_last(void **state)
 {
 	struct rf_net *net = net_new();
-	struct rf_addr addrs[64];
+	struct rf_interface all[64];
 	bool loopback_seen = false;
 	int count;
 
 	(void)state;
-	assert_int_equal(net->ops->interfaces(net, addrs, 64, &count), RF_OK);
+	assert_int_equal(net->ops->interfaces(net, all, 64, &count), RF_OK);
 	assert_true(count > 0);
 	for (int i = 0; i < count; i++) {
-		if (rf_addr_is_loopback(&addrs[i]))
+		if (rf_addr_is_loopback(&all[i].addr))
 			loopback_seen = true;
 		else
 			assert_false(loopback_seen);
 	}
-	assert_int_equal(net->ops->interfaces(net, addrs, 1, &count), RF_OK);
+	assert_int_equal(net->ops->interfaces(net, all, 1, &count), RF_OK);
 	assert_int_equal(count, 1);
 	net->ops->destroy(net);
 }

@@ -54,12 +54,12 @@ struct rf_addr loopback(int family, uint16_t port)
 
 bool host_has_ipv6(struct rf_net *net)
 {
-	struct rf_addr addrs[64];
+	struct rf_interface all[64];
 	int count;
 
-	assert_int_equal(net->ops->interfaces(net, addrs, 64, &count), RF_OK);
+	assert_int_equal(net->ops->interfaces(net, all, 64, &count), RF_OK);
 	for (int i = 0; i < count; i++)
-		if (addrs[i].family == 6 && rf_addr_is_loopback(&addrs[i]))
+		if (all[i].addr.family == 6 && rf_addr_is_loopback(&all[i].addr))
 			return true;
 	return false;
 }

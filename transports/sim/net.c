@@ -208,11 +208,12 @@ static int sim_resolve(struct rf_net *base, const char *name, uint16_t port, voi
 	return rc;
 }
 
-static int sim_interfaces(struct rf_net *base, struct rf_addr *addrs, int capacity, int *count)
+static int sim_interfaces(struct rf_net *base, struct rf_interface *interfaces, int capacity,
+			  int *count)
 {
 	*count = capacity > 0;
 	if (capacity > 0)
-		addrs[0] = rf_sim_addr(net_of(base)->host, 0);
+		*interfaces = (struct rf_interface){"sim", rf_sim_addr(net_of(base)->host, 0)};
 	return RF_OK;
 }
 
