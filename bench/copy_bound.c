@@ -3,7 +3,8 @@
  * A bound: every rank copies its buffer elsewhere, all of them at once, and nothing is reduced.
  * With stream=1 by stores that go past the caches. An allreduce of two ranks cannot move fewer
  * bytes out of place. The ranks meet before each copy, at a word of a file that all have mapped, so
- * that they really are at it together; the meeting counts.
+ * that they really are at it together; the meeting counts. Each keeps to a core of its own where
+ * there are enough: a floor must not depend on the scheduler.
  */
 #include "bench/peer.h"
 
@@ -37,6 +38,22 @@ static bool set(const char *name, const char *value)
 	return true;
 }
 
+static void keep_to_a_core(void)
+{
+	cpu_set_t cores, one;
+	int seen = 0;
+
+	CPU_ZERO(&cores);
+	if (sched_getaffinity(0, sizeof(cores), &cores) || CPU_COUNT(&cores) < all_ranks)
+		return;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &cores) && seen++ == my_rank) {
+			CPU_ZERO(&one);
+			CPU_SET(cpu, &one);
+			sched_setaffinity(0, sizeof(one), &one);
+		}
+}
+
 static void open_bound(const struct peer_place *place)
 {
 	char path[512];
@@ -44,6 +61,7 @@ static void open_bound(const struct peer_place *place)
 
 	my_rank = place->rank;
 	all_ranks = place->ranks;
+	keep_to_a_core();
 	snprintf(path, sizeof(path), "%s/meeting", place->folder ? place->folder : ".");
 	file = open(path, O_RDWR | O_CREAT, 0600);
 	if (file < 0 || ftruncate(file, 4096))

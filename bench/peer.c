@@ -37,6 +37,8 @@ struct round {
 	bool out, alloc, same;
 };
 
+static FILE *answers;
+
 void peer_die(const char *what)
 {
 	fprintf(stderr, "%s: %s: %s\n", peer.name, what, strerror(errno));
@@ -220,8 +222,8 @@ static void run_round(struct rounds *rounds, const struct round *round)
 		call_once(rounds, round, call);
 	cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	start = seconds(CLOCK_MONOTONIC) - start;
-	printf("%.9f %.9f %zu\n", start, cpu, count_wrong(rounds, round));
-	fflush(stdout);
+	fprintf(answers, "%.9f %.9f %zu\n", start, cpu, count_wrong(rounds, round));
+	fflush(answers);
 }
 
 /* "run BYTES CALLS [WORD...]"; false: it is none, or the program cannot do it. */
@@ -274,6 +276,16 @@ static int number_from(const char *name)
 	return atoi(text);
 }
 
+/* Libraries print things: what they write to standard output goes with the errors. */
+static void take_stdout(void)
+{
+	int own = dup(STDOUT_FILENO);
+
+	answers = own < 0 ? NULL : fdopen(own, "w");
+	if (!answers || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		peer_die("standard output");
+}
+
 static int serve(void)
 {
 	struct rounds rounds = {.place = {.rank = number_from("RANK"),
@@ -282,9 +294,10 @@ static int serve(void)
 	char line[LINE], copy[LINE];
 	struct round round;
 
+	take_stdout();
 	peer.open(&rounds.place);
-	printf("ready %s %d\n", peer.name, (int)getpid());
-	fflush(stdout);
+	fprintf(answers, "ready %s %d\n", peer.name, (int)getpid());
+	fflush(answers);
 	while (fgets(line, sizeof(line), stdin)) {
 		strcpy(copy, line);
 		if (!parse_round(copy, &round)) {
