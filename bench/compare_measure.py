@@ -65,7 +65,7 @@ class Runner:
     def fit(self):
         """Fewer calls if a batch would take too long, which is so where ranks share cores."""
         all_calls, self.calls = self.calls, min(self.calls, 5)
-        each = min(self.round()[0], self.round()[0]) / 1e6
+        each = min(self.round()["us"], self.round()["us"]) / 1e6
         self.calls = max(1, min(all_calls, int(BATCH_SECONDS / max(each, 1e-9))))
         if each * self.calls > self.limit / 3:
             raise TooSlow(f"a single call takes {each:.1f} s")
@@ -157,11 +157,9 @@ def measure(case, ranks, peers, probe, args, report, end=None):
             if runner not in runners:
                 continue
             try:
-                us, cpu_us, wrong = runner.round()
+                block["peers"][runner.name] = runner.round()
             except Unavailable as why:
                 drop(peers, runners, runner.peer.name, report, ranks, case, str(why))
-                continue
-            block["peers"][runner.name] = {"us": us, "cpu_us": cpu_us, "wrong": wrong}
         block["after"] = probe.look()
         if number:  # the first one warms up
             blocks.append(block)

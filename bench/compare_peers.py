@@ -147,7 +147,8 @@ class Peer:
             say(f"  {self.name} burns CPU while idle: it is stopped between its turns")
 
     def round(self, bytes_, calls, words, seconds):
-        """Microseconds a call, CPU microseconds a call and rank, wrong elements."""
+        """Microseconds a call, CPU microseconds a call and rank, wrong elements, and whether two
+        ranks ended on one core."""
         if self.burns:
             self.signal(signal.SIGCONT)
         end = time.monotonic() + seconds
@@ -164,7 +165,10 @@ class Peer:
             self.signal(signal.SIGSTOP)
         slowest = max(float(answer[0]) for answer in answers)
         cpu = sum(float(answer[1]) for answer in answers) / self.ranks
-        return slowest * 1e6 / calls, cpu * 1e6 / calls, sum(int(answer[2]) for answer in answers)
+        cores = [answer[3] for answer in answers if len(answer) > 3]
+        return {"us": slowest * 1e6 / calls, "cpu_us": cpu * 1e6 / calls,
+                "wrong": sum(int(answer[2]) for answer in answers),
+                "together": len(set(cores)) < len(cores)}
 
     def kill(self):
         if self.launched:

@@ -27,15 +27,17 @@ def most_seen(modes):
     return dict(sorted(best.items()))
 
 
-def plot_elsewhere(report, path):
-    """By the python in the cache, which gets matplotlib if it can."""
+def plot_elsewhere(report, path, installed):
+    """By the python in the cache, which gets matplotlib if it can and may."""
     try:
-        python = torch_python()
+        python = torch_python(installed)
     except Unavailable as why:
         say(f"no plot: matplotlib is not there ({why})")
         return
-    if python == sys.executable or subprocess.run(
-            [python, "-m", "pip", "install", "-q", "matplotlib"], check=False).returncode:
+    get = [python, "-c", "import matplotlib"] if installed else \
+        [python, "-m", "pip", "install", "-q", "matplotlib"]
+    if python == sys.executable or subprocess.run(get, stderr=subprocess.DEVNULL,
+                                                  check=False).returncode:
         say("no plot: matplotlib is not to be had")
         return
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -93,11 +95,11 @@ def draw(axis, report, ranks):
     return min(lowest, default=1), max(highest, default=1)
 
 
-def plot(report, path):
+def plot(report, path, installed=False):
     try:
         import matplotlib
     except ImportError:
-        plot_elsewhere(report, path)
+        plot_elsewhere(report, path, installed)
         return
     matplotlib.use("agg")
     from matplotlib import pyplot

@@ -114,8 +114,8 @@ def shm_ratios(report):
     missed = 0
     lines = ["", "Ratios of medians: how long it takes, of what the best of the others (or the "
              "better of the bounds) takes; less is better", ""]
-    lines += ["| ranks | cores | size | of | than | ratio | bar | |",
-              "|---:|---|---|---|---|---:|---:|---|"]
+    lines += ["| ranks | cores | size | of | than | rounds | ratio | bar | |",
+              "|---:|---|---|---|---|---:|---:|---:|---|"]
     for ranks, one in report["ranks"].items():
         for mode, cases in one["modes"].items():
             for key, case in cases.items():
@@ -123,7 +123,8 @@ def shm_ratios(report):
                     met = bar is None or ratio <= bar
                     missed += not met
                     lines.append(row([
-                        ranks, mode, case_text(key), series, name, f"{ratio:.2f}",
+                        ranks, mode, case_text(key), series, name,
+                        str(case["peers"][series]["rounds"]), f"{ratio:.3f}",
                         "-" if bar is None else f"{bar:.2f}",
                         "" if bar is None else "met" if met else "MISSED"]))
     return lines, missed
@@ -158,7 +159,7 @@ def report_lines(report):
     if burning:
         lines += ["", f"Stopped between their turns, because they burn CPU while idle: "
                   f"{', '.join(burning)}."]
-    lines += few_calls(report)
+    lines += together_lines(report) + few_calls(report)
     lines += ["", "Every element of every result was " + (
         "right." if not wrong else f"NOT right: {wrong} wrong.")]
     return lines, missed, wrong
@@ -173,6 +174,23 @@ def probe_lines(one):
             f"({min(look[0] for look in looks):.0f} to {max(look[0] for look in looks):.0f}), "
             f"pull {statistics.median(look[1] for look in looks):.0f} GB/s; "
             f"{one['thrown']} blocks thrown away because it changed."]
+
+
+def together_lines(report):
+    """Ranks that had a core each and did not use it: that is the scheduler's doing, or comes of
+    how a library waits, and it makes two sorts of rounds."""
+    said = []
+    for ranks, one in report["ranks"].items():
+        if int(ranks) > report["machine"]["cores"]:
+            continue
+        for name in one["names"]:
+            rounds = [block["peers"][name] for case in one["measured"] for block in case["blocks"]
+                      if name in block["peers"]]
+            count = sum(round_.get("together", False) for round_ in rounds)
+            if count:
+                said.append(f"{name} {100 * count / len(rounds):.0f} %")
+    return ["", "Rounds that ranks ended on one core although each could have had its own: "
+            + ", ".join(said) + "."] if said else []
 
 
 def few_calls(report):

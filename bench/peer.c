@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,6 +206,7 @@ static void run_round(struct rounds *rounds, const struct round *round)
 {
 	size_t room = (round->same ? 1 : 2) * (size_t)round->calls * stride_of(round->bytes);
 	double start, cpu;
+	int core;
 
 	make_room(&rounds->inputs, room, round->alloc);
 	if (round->out)
@@ -222,7 +224,8 @@ static void run_round(struct rounds *rounds, const struct round *round)
 		call_once(rounds, round, call);
 	cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	start = seconds(CLOCK_MONOTONIC) - start;
-	fprintf(answers, "%.9f %.9f %zu\n", start, cpu, count_wrong(rounds, round));
+	core = sched_getcpu();
+	fprintf(answers, "%.9f %.9f %zu %d\n", start, cpu, count_wrong(rounds, round), core);
 	fflush(answers);
 }
 

@@ -6,7 +6,8 @@
  *
  *   stdin    run BYTES CALLS [WORD...]  a round: CALLS blocking allreduces of BYTES, summed
  *   stdout   ready NAME PID             when connected
- *            SECONDS CPU WRONG          the round's time, the process's CPU time, wrong elements
+ *            SECONDS CPU WRONG CORE     the round's time, the process's CPU time, wrong elements,
+ *                                       the core on which it ended
  *
  * WORDs: float32 (the default), bfloat16, float16; out (of place; without: in place); alloc (the
  * library's own memory); same (one set of buffers in every round; without: two in turn).
