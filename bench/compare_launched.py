@@ -132,7 +132,14 @@ class Ranks:
              script], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
             env=dict(environment(folder), WORLD_SIZE=str(ranks), PEER_FOLDER=notes))
         self.stdins, self.stdouts = [], []
-        end = time.monotonic() + START_SECONDS
+        try:
+            self.open_pipes(notes, ranks, time.monotonic() + START_SECONDS)
+        except BaseException:
+            self.launcher.terminate()
+            self.close()
+            raise
+
+    def open_pipes(self, notes, ranks, end):
         for rank in range(ranks):
             self.stdins.append(self.open_pipe(os.path.join(notes, f"in{rank}"), end))
             # Which it opens right after.
@@ -145,7 +152,6 @@ class Ranks:
                 return os.fdopen(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "w")
             except OSError:
                 if self.launcher.poll() is not None or time.monotonic() > end:
-                    self.close()
                     raise Unavailable(
                         f"its ranks have not started within {START_SECONDS} s") from None
                 time.sleep(0.02)

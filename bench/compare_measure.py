@@ -78,9 +78,9 @@ class TooSlow(Exception):
 # ---- blocks ----------------------------------------------------------------------------------
 
 
-def start_peers(names, ranks, args, folder, report):
-    """The processes of these series; a peer that is not to be had is named in the report."""
-    peers = {}
+def start_peers(peers, names, ranks, args, folder, report):
+    """Adds the processes of these series to peers; one that is not to be had is named in the
+    report."""
     for name in dict.fromkeys(SERIES[name][3] for name in names):
         say(f"  starting {SERIES[name][0]}, {ranks} ranks")
         try:
@@ -88,9 +88,9 @@ def start_peers(names, ranks, args, folder, report):
             peers[name].round(8, 1, "", args.limit)
             peers[name].watch_idle()
         except Unavailable as why:
-            peers.pop(name, None)
+            if name in peers:
+                peers.pop(name).kill()
             leave_out(report, ranks, name, None, str(why))
-    return peers
 
 
 def leave_out(report, ranks, name, case, why):
@@ -110,7 +110,8 @@ def progress(done, total, text):
 
 def drop(peers, runners, name, report, ranks, case, why):
     leave_out(report, ranks, name, case, why)
-    peers.pop(name, None)
+    if name in peers:
+        peers.pop(name).kill()
     runners[:] = [runner for runner in runners if runner.peer.name != name]
 
 

@@ -75,10 +75,21 @@ class Peer:
     def __init__(self, name, ranks, args, folder):
         self.name, self.ranks = name, ranks
         self.processes, self.launched, self.pids = [], None, []
+        self.known_segments = set()
         self.burns = False  # while idle: stopped between its turns
         notes = os.path.join(folder, f"{name}-{ranks}")
         os.makedirs(notes)
         self.errors = open(os.path.join(notes, "errors"), "w+", encoding="utf-8")
+        self.stdins, self.stdouts = [], []
+        try:
+            self.open(args, notes)
+        except BaseException:
+            self.kill()
+            raise
+
+    def open(self, args, notes):
+        """Until every rank is ready."""
+        name, ranks = self.name, self.ranks
         if name in compare_launched.LIBRARIES:
             if args.installed and not compare_launched.is_installed(args.build, name):
                 raise Unavailable("it is not installed, and --installed was given")
@@ -110,7 +121,6 @@ class Peer:
     def answer(self, rank, seconds):
         ready, _, _ = select.select([self.stdouts[rank]], [], [], max(0, seconds))
         if not ready:
-            self.kill()
             raise Unavailable(f"rank {rank} of {self.ranks} did not answer within "
                               f"{seconds:.0f} s")
         line = self.stdouts[rank].readline()
@@ -118,9 +128,20 @@ class Peer:
             self.errors.flush()
             self.errors.seek(0)
             why = last_line(self.errors.read())
-            self.kill()
             raise Unavailable(f"rank {rank} of {self.ranks} ended: {why}")
         return line
+
+    def segments(self):
+        """Files of /dev/shm that its ranks have mapped: one that is killed may leave them."""
+        paths = set()
+        for pid in self.pids:
+            try:
+                with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+                    paths |= {line.split(maxsplit=5)[5].strip() for line in maps
+                              if "/dev/shm/" in line}
+            except OSError:
+                pass
+        return {path for path in paths if path.startswith("/dev/shm/")}
 
     def signal(self, number):
         for pid in self.pids:
@@ -139,6 +160,7 @@ class Peer:
 
     def watch_idle(self):
         """Whether it leaves the cores to the others while it has nothing to do."""
+        self.known_segments = self.segments()  # now, for an interrupt may end the ranks first
         before = self.cpu_seconds()
         time.sleep(IDLE_SECONDS)
         if self.cpu_seconds() - before > IDLE_CPU * IDLE_SECONDS:
@@ -171,12 +193,18 @@ class Peer:
                 "together": len(set(cores)) < len(cores)}
 
     def kill(self):
+        segments = self.segments() | self.known_segments
         if self.launched:
             self.launched.launcher.terminate()
         self.signal(signal.SIGKILL)
         for process in self.processes:
             process.kill()
         self.close()
+        for path in segments:
+            try:
+                os.unlink(path)
+            except OSError:
+                pass
 
     def close(self):
         if self.burns:
