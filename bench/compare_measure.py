@@ -11,6 +11,7 @@ from compare_launched import Unavailable
 from compare_peers import Peer, say
 
 BATCH_SECONDS = 0.25  # a peer whose thousand calls take longer is given fewer
+QUICK_BATCH_SECONDS = 0.1
 NEAR_NS = 110         # a hand-over between near cores takes less, between far ones more
 LEAST_BLOCKS = 3
 
@@ -54,8 +55,9 @@ def words_of(case, name):
 class Runner:
     """One series of a case: a peer, and what it is told."""
 
-    def __init__(self, name, peer, case, calls, limit):
-        self.name, self.peer, self.limit = name, peer, limit
+    def __init__(self, name, peer, case, calls, args):
+        self.name, self.peer, self.limit = name, peer, args.limit
+        self.batch_seconds = QUICK_BATCH_SECONDS if args.quick else BATCH_SECONDS
         self.bytes = case.bytes // 2 if name in HALVES else case.bytes
         self.calls, self.words = calls, words_of(case, name)
 
@@ -66,7 +68,7 @@ class Runner:
         """Fewer calls if a batch would take too long, which is so where ranks share cores."""
         all_calls, self.calls = self.calls, min(self.calls, 5)
         each = min(self.round()["us"], self.round()["us"]) / 1e6
-        self.calls = max(1, min(all_calls, int(BATCH_SECONDS / max(each, 1e-9))))
+        self.calls = max(1, min(all_calls, int(self.batch_seconds / max(each, 1e-9))))
         if each * self.calls > self.limit / 3:
             raise TooSlow(f"a single call takes {each:.1f} s")
 
@@ -117,7 +119,7 @@ def drop(peers, runners, name, report, ranks, case, why):
 
 def make_runners(case, ranks, peers, args, report):
     calls = calls_in_round(case, ranks, args)
-    runners = [Runner(name, peers[SERIES[name][3]], case, calls, args.limit)
+    runners = [Runner(name, peers[SERIES[name][3]], case, calls, args)
                for name in case.names if SERIES[name][3] in peers]
     for runner in runners[:]:
         if runner not in runners:
@@ -142,7 +144,10 @@ def enough(case, blocks, args, end):
         return True
     if len(blocks) >= args.rounds * 3 // 2:
         return True
-    return end is not None and len(blocks) >= LEAST_BLOCKS and time.monotonic() > end
+    if end is None:
+        return False
+    late = time.monotonic() > args.quick_end
+    return len(blocks) >= (1 if late else LEAST_BLOCKS) and time.monotonic() > end
 
 
 def measure(case, ranks, peers, probe, args, report, end=None):

@@ -206,8 +206,8 @@ def few_calls(report):
                         f"{size_text(case_of(case['key']).bytes)} at {ranks} ranks ({own})")
     if not few:
         return []
-    return ["", "Fewer calls a round than the others, so that a batch takes no longer than a quarter "
-            "of a second: " + "; ".join(f"{name}: {', '.join(where)}"
+    return ["", "Fewer calls a round than the others, so that a batch does not take too "
+            "long: " + "; ".join(f"{name}: {', '.join(where)}"
                                         for name, where in few.items()) + "."]
 
 
