@@ -28,8 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *const peer_name = "bare";
-const char *const peer_help =
+static const char help[] =
 	"  fold=0      move the bytes, sum nothing\n"
 	"  read=BYTES  read at once while folding (262144)\n"
 	"  write=BYTES written at once (1048576)\n"
@@ -59,7 +58,7 @@ struct ring {
 };
 static struct ring ring;
 
-bool peer_set(const char *name, const char *value)
+static bool set(const char *name, const char *value)
 {
 	static const struct {
 		const char *name;
@@ -296,17 +295,17 @@ static void round_whole(void)
 	}
 }
 
-void peer_allreduce(float *values, size_t count)
+static void allreduce(const struct peer_call *call)
 {
-	ring.values = (uint8_t *)values;
-	ring.count = count;
-	if (count * sizeof(float) <= settings.small)
+	ring.values = call->recv;
+	ring.count = call->count;
+	if (call->count * sizeof(float) <= settings.small)
 		round_whole();
 	else
 		round_in_blocks();
 }
 
-int peer_winner(size_t index, size_t count)
+static int winner(size_t index, size_t count)
 {
 	if (settings.fold)
 		return -1;
@@ -373,7 +372,7 @@ static struct sockaddr_in loopback(uint16_t port)
 				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-void peer_open(const struct peer_place *place)
+static void open_ring(const struct peer_place *place)
 {
 	struct sockaddr_in address = loopback(0);
 	socklen_t length = sizeof(address);
@@ -406,9 +405,18 @@ void peer_open(const struct peer_place *place)
 	close(listener);
 }
 
-void peer_close(void)
+static void close_ring(void)
 {
 	close(ring.to);
 	close(ring.from);
 	free(ring.buffer);
 }
+
+const struct peer peer = {.name = "bare",
+			  .help = help,
+			  .set = set,
+			  .open = open_ring,
+			  .allreduce = allreduce,
+			  .close = close_ring,
+			  .winner = winner,
+			  .only_plain = true};

@@ -13,15 +13,13 @@
 
 #include <chrono>
 #include <memory>
-
-const char *const peer_name = "gloo";
-const char *const peer_help = "  algorithm=ring or bcube (the library's default)\n";
+#include <stdexcept>
 
 static gloo::AllreduceOptions::Algorithm algorithm = gloo::AllreduceOptions::Algorithm::UNSPECIFIED;
 static std::shared_ptr<gloo::rendezvous::Context> context;
 static uint32_t tag;
 
-bool peer_set(const char *name, const char *value)
+static bool set(const char *name, const char *value)
 {
 	if (std::string(name) != "algorithm")
 		return false;
@@ -30,7 +28,7 @@ bool peer_set(const char *name, const char *value)
 	return true;
 }
 
-void peer_open(const struct peer_place *place)
+static void open_context(const struct peer_place *place)
 {
 	gloo::transport::tcp::attr attr;
 
@@ -43,11 +41,15 @@ void peer_open(const struct peer_place *place)
 	context->connectFullMesh(store, device);
 }
 
-void peer_allreduce(float *values, size_t count)
+static void allreduce(const struct peer_call *call)
 {
 	gloo::AllreduceOptions options(context);
 
-	options.setOutput(values, count);
+	if (call->send != call->recv)
+		options.setInput(static_cast<float *>(const_cast<void *>(call->send)), call->count);
+	options.setOutput(static_cast<float *>(call->recv), call->count);
+	if (call->dtype != PEER_FLOAT32)
+		throw std::invalid_argument("float32 only");
 	options.setAlgorithm(algorithm);
 	options.setReduceFunction([](void *to, const void *a, const void *b, size_t n) {
 		gloo::sum<float>(to, a, b, n);
@@ -56,12 +58,16 @@ void peer_allreduce(float *values, size_t count)
 	gloo::allreduce(options);
 }
 
-int peer_winner(size_t, size_t)
-{
-	return -1;
-}
-
-void peer_close(void)
+static void close_context(void)
 {
 	context.reset();
 }
+
+const struct peer peer = {
+	"gloo",    "  algorithm=ring or bcube (the library's default)\n",
+	set,       open_context,
+	allreduce, close_context,
+	nullptr, /* winner */
+	nullptr, /* memory */
+	nullptr,   false,
+};

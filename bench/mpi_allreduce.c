@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const peer_name = "mpi";
-const char *const peer_help = "";
-
 static void check(int status)
 {
 	if (status == MPI_SUCCESS)
@@ -17,32 +14,31 @@ static void check(int status)
 	exit(1);
 }
 
-bool peer_set(const char *name, const char *value)
-{
-	(void)name;
-	(void)value;
-	return false;
-}
-
-void peer_open(const struct peer_place *place)
+static void open_world(const struct peer_place *place)
 {
 	(void)place;
 	check(MPI_Init(NULL, NULL));
 }
 
-void peer_allreduce(float *values, size_t count)
+static void allreduce(const struct peer_call *call)
 {
-	check(MPI_Allreduce(MPI_IN_PLACE, values, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+	const void *send = call->send == call->recv ? MPI_IN_PLACE : call->send;
+
+	if (call->dtype != PEER_FLOAT32) {
+		fprintf(stderr, "mpi: float32 only\n");
+		exit(2);
+	}
+	check(MPI_Allreduce(send, call->recv, (int)call->count, MPI_FLOAT, MPI_SUM,
+			    MPI_COMM_WORLD));
 }
 
-int peer_winner(size_t index, size_t count)
-{
-	(void)index;
-	(void)count;
-	return -1;
-}
-
-void peer_close(void)
+static void close_world(void)
 {
 	check(MPI_Finalize());
 }
+
+const struct peer peer = {.name = "mpi",
+			  .help = "",
+			  .open = open_world,
+			  .allreduce = allreduce,
+			  .close = close_world};

@@ -86,7 +86,7 @@ static void start_all(const struct peer_plan *plan)
 static void answer(int rank, char *line, int capacity)
 {
 	if (!fgets(line, capacity, processes[rank].answers)) {
-		fprintf(stderr, "%s: rank %d has ended early\n", peer_name, rank);
+		fprintf(stderr, "%s: rank %d has ended early\n", peer.name, rank);
 		exit(1);
 	}
 }
@@ -106,13 +106,14 @@ static int end_all(int ranks)
 	return system(command) || failed;
 }
 
-static void round_of_all(int ranks, size_t bytes, int calls, struct measured *measured)
+static void round_of_all(int ranks, size_t bytes, int calls, const char *words,
+			 struct measured *measured)
 {
 	double slowest = 0, cpu_sum = 0;
 	char line[128];
 
 	for (int rank = 0; rank < ranks; rank++) {
-		fprintf(processes[rank].commands, "run %zu %d\n", bytes, calls);
+		fprintf(processes[rank].commands, "run %zu %d %s\n", bytes, calls, words);
 		fflush(processes[rank].commands);
 	}
 	for (int rank = 0; rank < ranks; rank++) {
@@ -152,7 +153,7 @@ static void print(const struct peer_plan *plan, size_t bytes, int calls, bool fi
 	else
 		printf("%-10s %d ranks %10zu bytes %11.2f us  (min %.2f, p90 %.2f, cpu %.2f a rank)"
 		       "%s\n",
-		       peer_name, plan->ranks, bytes, m->us[rounds / 2], m->us[0],
+		       peer.name, plan->ranks, bytes, m->us[rounds / 2], m->us[0],
 		       m->us[rounds * 9 / 10], m->cpu_us[rounds / 2], m->wrong ? "  WRONG" : "");
 	fflush(stdout);
 }
@@ -167,7 +168,7 @@ static size_t next_size(const char **text)
 	else if (*end == 'M' || *end == 'm')
 		bytes <<= 20, end++;
 	if (bytes < sizeof(float) || (*end && *end != ',')) {
-		fprintf(stderr, "%s: not a list of sizes: %s\n", peer_name, *text);
+		fprintf(stderr, "%s: not a list of sizes: %s\n", peer.name, *text);
 		exit(2);
 	}
 	*text = *end ? end + 1 : NULL;
@@ -183,14 +184,14 @@ int peer_drive(const struct peer_plan *plan)
 
 	if (plan->ranks < 1 || plan->ranks > RANKS_MOST || plan->rounds < 1 ||
 	    plan->rounds > ROUNDS_MOST - WARM_UP) {
-		fprintf(stderr, "%s: ranks or rounds out of range\n", peer_name);
+		fprintf(stderr, "%s: ranks or rounds out of range\n", peer.name);
 		return 2;
 	}
 	start_all(plan);
 	for (int rank = 0; rank < plan->ranks; rank++)
 		answer(rank, line, sizeof(line));
 	if (plan->json)
-		printf("{\"program\": \"%s\", \"ranks\": %d, \"results\": [", peer_name,
+		printf("{\"program\": \"%s\", \"ranks\": %d, \"results\": [", peer.name,
 		       plan->ranks);
 	for (; sizes; first = false) {
 		size_t bytes = next_size(&sizes);
@@ -205,7 +206,7 @@ int peer_drive(const struct peer_plan *plan)
 		for (int i = 0; i < WARM_UP + plan->rounds; i++) {
 			if (i == WARM_UP)
 				measured.rounds = 0;
-			round_of_all(plan->ranks, bytes, calls, &measured);
+			round_of_all(plan->ranks, bytes, calls, plan->words, &measured);
 		}
 		print(plan, bytes, calls, first, &measured);
 		wrong |= measured.wrong > 0;

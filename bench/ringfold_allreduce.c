@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const peer_name = "ringfold";
-const char *const peer_help = "";
-
 static rf_comm *comm;
 
 static void check(int status)
@@ -19,32 +16,44 @@ static void check(int status)
 	exit(1);
 }
 
-bool peer_set(const char *name, const char *value)
-{
-	(void)name;
-	(void)value;
-	return false;
-}
-
-void peer_open(const struct peer_place *place)
+static void open_comm(const struct peer_place *place)
 {
 	(void)place;
 	check(rf_comm_create_from_env(&comm));
 }
 
-void peer_allreduce(float *values, size_t count)
+static void allreduce(const struct peer_call *call)
 {
-	check(rf_allreduce(comm, RF_IN_PLACE, values, count, RF_FLOAT32, RF_SUM));
+	static const rf_dtype dtypes[] = {[PEER_FLOAT32] = RF_FLOAT32,
+					  [PEER_BFLOAT16] = RF_BFLOAT16,
+					  [PEER_FLOAT16] = RF_FLOAT16};
+	const void *send = call->send == call->recv ? RF_IN_PLACE : call->send;
+
+	check(rf_allreduce(comm, send, call->recv, call->count, dtypes[call->dtype], RF_SUM));
 }
 
-int peer_winner(size_t index, size_t count)
+static void *memory(size_t bytes)
 {
-	(void)index;
-	(void)count;
-	return -1;
+	void *block = NULL;
+
+	check(rf_alloc(rf_comm_context(comm), bytes, &block));
+	return block;
 }
 
-void peer_close(void)
+static void memory_free(void *block)
+{
+	check(rf_free(rf_comm_context(comm), block));
+}
+
+static void close_comm(void)
 {
 	check(rf_comm_destroy(&comm));
 }
+
+const struct peer peer = {.name = "ringfold",
+			  .help = "",
+			  .open = open_comm,
+			  .allreduce = allreduce,
+			  .close = close_comm,
+			  .memory = memory,
+			  .memory_free = memory_free};
