@@ -35,7 +35,7 @@
 	  "allreduce up to this is done by recursive doubling")                                   \
 	X(direct_max_bytes, "RINGFOLD_DIRECT_MAX_BYTES", SIZE, "0", true, NULL,                   \
 	  "allreduce up to this (and above doubling) is done pairwise; 0: never by itself")       \
-	X(pairwise_max_bytes, "RINGFOLD_PAIRWISE_MAX_BYTES", SIZE, "64K", true, NULL,             \
+	X(pairwise_max_bytes, "RINGFOLD_PAIRWISE_MAX_BYTES", SIZE, "8K", true, NULL,              \
 	  "reduce_scatter and allgather of up to 32 ranks and this (of all) are done pairwise")   \
 	X(tree_max_bytes, "RINGFOLD_TREE_MAX_BYTES", SIZE, "64K", true, NULL,                     \
 	  "broadcast and reduce up to this go along a binomial tree, above along a chain")        \

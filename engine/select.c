@@ -18,11 +18,10 @@ enum {
 	SELECT_CHUNKS = 2,            /* a block, so that folding and sending overlap */
 	SELECT_CHANNELS_MOST = 16,    /* lanes that a transport may be asked for */
 	/* Pairwise, every rank has a connection to every other. Over loopback TCP, four ranks and 1
-	 * KiB: 93 us, where the ring takes 145; eight ranks are even at 64 KiB (ringfold bench). */
+	 * KiB: 93 us, where the ring takes 145. Eight ranks gather less quickly so from 8 KiB on
+	 * (ringfold bench), which is why the limit is no higher by default. */
 	SELECT_PAIRWISE_RANKS = 32,
 };
-
-extern const struct rf_algo rf_algo_arena;
 
 #define BIT(collective) (1u << RF_##collective)
 
@@ -47,18 +46,19 @@ static size_t tree_max(const struct rf_config *config)
 }
 
 const struct rf_select_row rf_select_rows[] = {
-	{(1u << RF_COLLECTIVE_COUNT) - 1, false, NULL, 0, "arena", "where all ranks share memory"},
-	{BIT(BARRIER), false, NULL, 0, "doubling", "the fewest steps"},
-	{BIT(ALLREDUCE) | BIT(REDUCE) | BIT(REDUCE_SCATTER), true, NULL, 0, "direct",
+	{(1u << RF_COLLECTIVE_COUNT) - 1, false, NULL, 0, &rf_algo_arena,
+	 "where all ranks share memory"},
+	{BIT(BARRIER), false, NULL, 0, &rf_algo_doubling, "the fewest steps"},
+	{BIT(ALLREDUCE) | BIT(REDUCE) | BIT(REDUCE_SCATTER), true, NULL, 0, &rf_algo_direct,
 	 "all contributions to an element meet at one rank"},
-	{BIT(ALLREDUCE), false, doubling_max, 0, "doubling", "small: the fewest steps"},
-	{BIT(ALLREDUCE), false, direct_max, 0, "direct", "two steps, for few ranks"},
-	{BIT(REDUCE_SCATTER) | BIT(ALLGATHER), false, pairwise_max, SELECT_PAIRWISE_RANKS, "direct",
-	 "small, few ranks: one step"},
-	{BIT(ALLREDUCE) | BIT(REDUCE_SCATTER) | BIT(ALLGATHER), false, NULL, 0, "ring",
+	{BIT(ALLREDUCE), false, doubling_max, 0, &rf_algo_doubling, "small: the fewest steps"},
+	{BIT(ALLREDUCE), false, direct_max, 0, &rf_algo_direct, "two steps, for few ranks"},
+	{BIT(REDUCE_SCATTER) | BIT(ALLGATHER), false, pairwise_max, SELECT_PAIRWISE_RANKS,
+	 &rf_algo_direct, "small, few ranks: one step"},
+	{BIT(ALLREDUCE) | BIT(REDUCE_SCATTER) | BIT(ALLGATHER), false, NULL, 0, &rf_algo_ring,
 	 "the fewest bytes, to one neighbour"},
-	{BIT(BROADCAST) | BIT(REDUCE), false, tree_max, 0, "tree", "small: few steps"},
-	{BIT(BROADCAST) | BIT(REDUCE), false, NULL, 0, "chain",
+	{BIT(BROADCAST) | BIT(REDUCE), false, tree_max, 0, &rf_algo_tree, "small: few steps"},
+	{BIT(BROADCAST) | BIT(REDUCE), false, NULL, 0, &rf_algo_chain,
 	 "every byte once through each rank"},
 };
 const size_t rf_select_row_count = sizeof(rf_select_rows) / sizeof(rf_select_rows[0]);
@@ -97,9 +97,6 @@ static const struct rf_algo *select_algo(const struct rf_config *config, const s
 {
 	const struct rf_algo *algo = NULL;
 
-	/* The first row, without a look at names: such calls take a fraction of a microsecond. */
-	if (has_arena && !config->algorithm[0])
-		return &rf_algo_arena;
 	if (config->algorithm[0])
 		algo = rf_algo_find(config->algorithm);
 	if (algo && select_can(algo, task, has_arena))
@@ -107,8 +104,8 @@ static const struct rf_algo *select_algo(const struct rf_config *config, const s
 	for (size_t i = 0; i < rf_select_row_count; i++) {
 		if (!select_matches(&rf_select_rows[i], config, task, bytes, size))
 			continue;
-		algo = rf_algo_find(rf_select_rows[i].algorithm);
-		if (algo && select_can(algo, task, has_arena))
+		algo = rf_select_rows[i].algo;
+		if (select_can(algo, task, has_arena))
 			return algo;
 	}
 	return NULL;

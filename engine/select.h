@@ -15,7 +15,7 @@ struct rf_select_row {
 	bool tree_order_only;                                /* row is for RF_ORDER_TREE calls */
 	size_t (*max_bytes)(const struct rf_config *config); /* NULL: any size */
 	int max_ranks;                                       /* 0: any number */
-	const char *algorithm;
+	const struct rf_algo *algo;
 	const char *why; /* for info */
 };
 extern const struct rf_select_row rf_select_rows[];

@@ -67,7 +67,7 @@ static void print_rows(enum tool_format format, const struct rf_config *config)
 					     row->tree_order_only ? "tree" : "any",
 					     most,
 					     ranks,
-					     row->algorithm,
+					     row->algo->name,
 					     row->why};
 
 		snprintf(most, sizeof(most), format == TOOL_JSON ? "" : "any size");

@@ -131,7 +131,20 @@ struct rf_algo {
 	void (*destroy)(void *state);
 };
 
-/* The algorithms of this build, NULL at the end; for select, info and tests. */
+/* X(name): rf_algo_<name> is in <name>.c. Those that send messages come first. */
+#define RF_ALGO_LIST(X) \
+	X(ring)         \
+	X(direct)       \
+	X(tree)         \
+	X(chain)        \
+	X(doubling)     \
+	X(arena)
+
+#define X(name) extern const struct rf_algo rf_algo_##name;
+RF_ALGO_LIST(X)
+#undef X
+
+/* The algorithms of this build, NULL at the end; for info, tests and by name. */
 extern const struct rf_algo *const rf_algos[];
 const struct rf_algo *rf_algo_find(const char *name);
 

@@ -48,27 +48,39 @@ static void visitor_close(struct visitor *visitor)
 	free(visitor);
 }
 
-static bool send_memory(int socket, int memory_fd)
-{
+/* One byte, and room for one descriptor. */
+struct packet {
+	struct msghdr message;
+	struct iovec iov;
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
-	char byte = 1;
-	struct iovec iov = {&byte, 1};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
+	char byte;
+};
+
+static void packet_init(struct packet *packet)
+{
+	memset(packet, 0, sizeof(*packet));
+	packet->iov = (struct iovec){&packet->byte, 1};
+	packet->message.msg_iov = &packet->iov;
+	packet->message.msg_iovlen = 1;
+	packet->message.msg_control = packet->control.bytes;
+	packet->message.msg_controllen = sizeof(packet->control.bytes);
+}
+
+static bool send_memory(int socket, int memory_fd)
+{
+	struct packet packet;
 	struct cmsghdr *header;
 
-	memset(&control, 0, sizeof(control));
-	header = CMSG_FIRSTHDR(&message);
+	packet_init(&packet);
+	header = CMSG_FIRSTHDR(&packet.message);
 	header->cmsg_level = SOL_SOCKET;
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(header), &memory_fd, sizeof(int));
-	return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
+	return sendmsg(socket, &packet.message, MSG_NOSIGNAL) == 1;
 }
 
 static bool is_token(const struct rf_fetch_server *server, const uint8_t *bytes)
@@ -225,22 +237,14 @@ struct rf_fetch {
 /* The descriptor that came with a packet; -1: none, or not exactly one. */
 static int receive_memory(int socket)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	char byte;
-	struct iovec iov = {&byte, 1};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
+	struct packet packet;
 	struct cmsghdr *header;
 	int fd = -1;
 
-	if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1)
+	packet_init(&packet);
+	if (recvmsg(socket, &packet.message, MSG_CMSG_CLOEXEC) != 1)
 		return -1;
-	header = CMSG_FIRSTHDR(&message);
+	header = CMSG_FIRSTHDR(&packet.message);
 	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
 	    header->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(&fd, CMSG_DATA(header), sizeof(int));

@@ -68,7 +68,7 @@ promise "which lists those that there are" has err 'RINGFOLD_ISA is "abacus".*: 
 rf info --algorithms
 promise "the algorithms are listed" has out '^ring '
 promise "small gathers of few ranks are pairwise" \
-	has out '^reduce_scatter allgather  *any  *65536  *32  *direct '
+	has out '^reduce_scatter allgather  *any  *8192  *32  *direct '
 RINGFOLD_DOUBLING_MAX_BYTES=12345 rf info --algorithms
 promise "with the thresholds in force" has out '12345'
 RINGFOLD_DOUBLING_MAX_BYTES=many rf info --algorithms

@@ -124,7 +124,7 @@ static void check_forcing(void)
 int main(void)
 {
 	for (size_t i = 0; i < rf_select_row_count; i++)
-		CHECK(rf_algo_find(rf_select_rows[i].algorithm));
+		CHECK(rf_select_rows[i].algo == rf_algo_find(rf_select_rows[i].algo->name));
 	check_every_call_has_a_plan();
 	check_limits_are_followed();
 	check_forcing();
