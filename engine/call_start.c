@@ -3,6 +3,7 @@
  * The beginning of a call: its plan, its number, what others are told of it; and the short way, for
  * calls that are over before anybody would have had to know of them.
  */
+#include "engine/arena/arena.h"
 #include "engine/call.h"
 #include "engine/cpu.h"
 #include "engine/cq.h"
@@ -14,7 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOKS_BETWEEN_CLOCKS = 16 };
+enum {
+	LOOKS_BETWEEN_CLOCKS = 16,
+	MOVE_NS = 1000000, /* at most so often does a thread leave its core */
+};
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
@@ -315,6 +319,24 @@ int rf_call_start(rf_comm *comm, const struct rf_call_setup *setup, struct rf_ca
 
 /* ---- the short way ------------------------------------------------------------------------- */
 
+/*
+ * Two ranks that wait for each other on one core, while there are cores for all: a sleeper may have
+ * been woken where its waker runs, and the system takes milliseconds to part them.
+ */
+static void part_from(struct rf_call *call, int awaited, uint64_t now)
+{
+	rf_context *context = call->request.context;
+	struct rf_arena *arena = call->stages[0].group.arena;
+	int core = rf_cpu_here();
+
+	if (awaited < 0 || core < 0 || call->request.comm->local_ranks > context->cores)
+		return;
+	if (!rf_arena_shares_core(arena, awaited, core) || now - context->moved_at < MOVE_NS)
+		return;
+	context->moved_at = now;
+	rf_cpu_leave(core);
+}
+
 /* Words in shared memory change within a fraction of a microsecond: as long as nobody else needs
  * this thread, a call can be over before it would have been enrolled. True: it is. */
 static bool spin_through(struct rf_call *call)
@@ -339,6 +361,7 @@ static bool spin_through(struct rf_call *call)
 		now = rf_now(context);
 		if (!begin) {
 			begin = now;
+			part_from(call, awaited, now);
 			budget = rf_drive_spin_ns(context);
 			yields = budget == 0 && context->config.spin_us < 0;
 			budget = yields ? RF_YIELD_NS : budget;

@@ -76,6 +76,7 @@ struct rf_context {
 	uint64_t last_caller_drive; /* when a caller last drove */
 	uint64_t spin_debt_ns;      /* spun in vain, less what time has paid off */
 	uint64_t spin_debt_at;      /* when it was last reckoned */
+	uint64_t moved_at;          /* when a waiting caller last left a core to another rank */
 	size_t waiting_callers;     /* callers that sleep until they may drive or are done */
 	size_t background_calls;    /* calls that the thread must drive (RF_PROGRESS_THREAD) */
 	pthread_cond_t seat_free;   /* waiters: the driver's seat, or a completion */

@@ -132,3 +132,21 @@ int rf_cpu_cores(void)
 	fclose(file);
 	return cores;
 }
+
+int rf_cpu_here(void)
+{
+	return sched_getcpu();
+}
+
+void rf_cpu_leave(int core)
+{
+	cpu_set_t all, others;
+
+	/* Fails where there are more cores than the set has room for: then it stays. */
+	if (core < 0 || core >= CPU_SETSIZE || sched_getaffinity(0, sizeof(all), &all) != 0)
+		return;
+	others = all;
+	CPU_CLR(core, &others);
+	if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0)
+		(void)sched_setaffinity(0, sizeof(all), &all);
+}

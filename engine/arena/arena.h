@@ -50,7 +50,8 @@ struct rf_arena_rank {
 	} results[RF_ARENA_DEPTH];
 	/* Set by its rank before it sleeps; cleared by it, or by whoever rings. */
 	_Atomic uint32_t sleeps;
-	uint8_t unused[RF_ARENA_LINE - 4];
+	_Atomic uint32_t core; /* + 1: where it was when it last waited; 0: not told. A hint. */
+	uint8_t unused[RF_ARENA_LINE - 8];
 	uint8_t nonce[16]; /* written once it has mapped the region: it proves that it has */
 	uint8_t unused_too[RF_ARENA_LINE - 16];
 };
@@ -136,6 +137,19 @@ static inline bool rf_arena_has_result(const struct rf_arena *arena, int rank, u
 /* The first rank that has not entered this tick, -1 if all have. This rank has. Goes through the
  * ticks in order, and through each header once. */
 int rf_arena_first_absent(struct rf_arena *arena, uint64_t tick);
+
+/* This rank waits for another one, on this core: true if that one was last seen on it too, and it
+ * is this rank that should leave (of two the higher one). */
+static inline bool rf_arena_shares_core(struct rf_arena *arena, int rank, int core)
+{
+	_Atomic uint32_t *mine = &rf_arena_rank(arena, arena->rank)->core;
+	uint32_t here = (uint32_t)core + 1;
+
+	if (atomic_load_explicit(mine, memory_order_relaxed) != here)
+		atomic_store_explicit(mine, here, memory_order_relaxed);
+	return rank < arena->rank && atomic_load_explicit(&rf_arena_rank(arena, rank)->core,
+							  memory_order_relaxed) == here;
+}
 
 void rf_arena_fail(struct rf_arena *arena);
 static inline bool rf_arena_has_failed(const struct rf_arena *arena)

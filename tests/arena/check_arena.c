@@ -7,10 +7,12 @@
  */
 #include "engine/algo/algo.h"
 #include "engine/arena/arena.h"
+#include "engine/cpu.h"
 #include "engine/kernels/kernels.h"
 #include "engine/list.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -493,6 +495,34 @@ static void nothing_ends_after_a_failure(void)
 	check_and_free(&world);
 }
 
+/* Of two ranks on one core the higher one is to leave; and leaving changes no affinity. */
+static void the_higher_of_two_leaves(void)
+{
+	static struct world world;
+	struct rf_arena *low = &world.ranks[0].arena, *high = &world.ranks[1].arena;
+	uint64_t random = 4;
+	cpu_set_t before, after;
+	int moved = 0;
+
+	make_world(&world, &random, 2);
+	CHECK(!rf_arena_shares_core(high, 0, 3), "nobody has told where it is");
+	CHECK(!rf_arena_shares_core(low, 1, 3), "the lower one stays");
+	CHECK(rf_arena_shares_core(high, 0, 3), "the higher one stays too");
+	CHECK(!rf_arena_shares_core(high, 0, 2), "it leaves another core");
+	check_and_free(&world);
+	CHECK(!sched_getaffinity(0, sizeof(before), &before), "no affinity");
+	for (int i = 0; i < 100; i++) {
+		int core = rf_cpu_here();
+
+		rf_cpu_leave(core);
+		moved += rf_cpu_here() != core;
+	}
+	CHECK(!sched_getaffinity(0, sizeof(after), &after) && CPU_EQUAL(&before, &after),
+	      "the affinity has changed");
+	CHECK(moved || CPU_COUNT(&before) == 1 || getenv("RINGFOLD_TEST_EMULATED"),
+	      "it never moves");
+}
+
 /* What is no arena of these ranks does not open. */
 static void damaged_regions_do_not_open(void)
 {
@@ -543,6 +573,7 @@ int main(void)
 	arena_algo = rf_algo_find("arena");
 	sizes_stay_within_budget();
 	damaged_regions_do_not_open();
+	the_higher_of_two_leaves();
 	another_call_is_seen();
 	nothing_ends_after_a_failure();
 	for (unsigned long i = 0; i < cases; i++) {
