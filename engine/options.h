@@ -11,8 +11,9 @@ enum { RF_OPTIONS_MOST = 4096 };
 
 /*
  * size: as the program has set it; first: that of the first published version, the least that there
- * is; known: today's. What a later version has appended must be zero, which asks for nothing. What
- * an older one lacks is read from a copy that the caller has filled with defaults.
+ * is; known: today's. What a later version has appended must be zero, which asks for nothing.
+ * Whoever appends the first field must read it from a copy that begins with the defaults: an older
+ * program's struct ends before it.
  */
 static inline bool rf_options_fit(const void *options, size_t size, size_t first, size_t known)
 {

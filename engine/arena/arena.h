@@ -30,7 +30,7 @@
 enum {
 	RF_ARENA_LINE = 64, /* what two cores hand over at once */
 	RF_ARENA_DEPTH = 4,
-	RF_ARENA_ALIGN = 4096, /* of each rank's slots: pages are placed by whoever touches first */
+	RF_ARENA_ALIGN = 4096, /* of each rank's slots: no two ranks write to one page */
 	RF_ARENA_INLINE = 32,  /* payload bytes that travel in the header's own line */
 };
 
