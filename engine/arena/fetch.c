@@ -52,11 +52,11 @@ static void visitor_close(struct visitor *visitor)
 struct packet {
 	struct msghdr message;
 	struct iovec iov;
+	char byte;
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
-	char byte;
 };
 
 static void packet_init(struct packet *packet)
