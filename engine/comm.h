@@ -80,7 +80,8 @@ struct rf_comm {
 	/* Overlay: overlay.c. */
 	struct rf_link **lifelines;
 	int lifeline_count;
-	struct rf_query *query; /* failure.c: one at a time */
+	struct rf_query *query; /* failure_query.c: one at a time */
+	uint32_t query_round;   /* the highest that this rank knows of */
 	/* Ranks that have left, with the number of the first call that they will not make. */
 	struct rf_leaver {
 		int rank;

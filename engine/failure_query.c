@@ -7,10 +7,13 @@
  * that has grown (ANSWER: two bitmaps). So answers find their way round ranks that are silent.
  * After mute_ms those that asked name the ranks that are behind, or have not been heard of.
  *
- * The payload of QUERY: number of ranks u32. Of ANSWER: number of ranks u32, bitmap of the ranks
- * that have answered, bitmap of those among them that have not started the call. Both carry the
- * call's number in the header. There is one query at a time on a communicator: of two, the one
- * about the earlier call goes on, because whoever is behind in it is behind in the later one too.
+ * The payload of QUERY: number of ranks u32, round u32. Of ANSWER: the same, then a bitmap of the
+ * ranks that have answered, and one of those among them that have not started the call. Both carry
+ * the call's number in the header. There is one query at a time on a communicator. An answer tells
+ * who lived when it was given, so that no query lends its answers to one that begins mute_ms later
+ * or after its call has ended: the later one is a new round, and takes the place of all earlier
+ * rounds. Of two in one round, the one about the earlier call goes on, because whoever is behind in
+ * it is behind in the later one too.
  */
 #include "engine/call.h"
 #include "engine/failure.h"
@@ -25,6 +28,8 @@
 struct rf_query {
 	rf_comm *comm;
 	uint64_t seq;
+	uint32_t round;
+	uint64_t begun_at;
 	bool asking; /* this rank's call own_seq has passed its deadline */
 	uint64_t own_seq;
 	int awaited;  /* whom that call waits for; -1: nobody in particular */
@@ -63,17 +68,18 @@ void rf_query_free(rf_comm *comm)
 
 static void send_question(const struct rf_query *query, const struct rf_link *except)
 {
-	uint8_t payload[4];
+	uint8_t payload[8];
 	struct rf_cursor c = {payload, payload + sizeof(payload), false};
 
 	rf_put_u32(&c, (uint32_t)query->comm->size);
+	rf_put_u32(&c, query->round);
 	rf_overlay_flood(query->comm, RF_SEGMENT_QUERY, query->seq, payload, sizeof(payload),
 			 except);
 }
 
 static void tell(struct rf_query *query)
 {
-	size_t bytes = 4 + 2 * query->map_bytes;
+	size_t bytes = 8 + 2 * query->map_bytes;
 	uint8_t *payload = malloc(bytes);
 	struct rf_cursor c = {payload, payload + bytes, false};
 
@@ -82,6 +88,7 @@ static void tell(struct rf_query *query)
 		return;
 	query->changed = false;
 	rf_put_u32(&c, (uint32_t)query->comm->size);
+	rf_put_u32(&c, query->round);
 	rf_put_bytes(&c, query->answered, 2 * query->map_bytes);
 	rf_overlay_flood(query->comm, RF_SEGMENT_ANSWER, query->seq, payload, bytes, NULL);
 	free(payload);
@@ -182,13 +189,23 @@ static void query_next(rf_comm *comm)
 	}
 }
 
+static bool is_open(const rf_comm *comm, uint64_t seq)
+{
+	return rf_map_get(&comm->calls, seq + 1) != NULL;
+}
+
+static bool is_asking(const struct rf_query *query)
+{
+	return query->asking && is_open(query->comm, query->own_seq);
+}
+
 static void verdict_due(struct rf_timer *timer)
 {
 	struct rf_query *query = RF_CONTAINER(timer, struct rf_query, verdict);
 	rf_comm *comm = query->comm;
 	int *ranks;
 
-	if (!query->asking || !rf_map_get(&comm->calls, query->own_seq + 1)) {
+	if (!is_asking(query)) {
 		query_next(comm);
 		return;
 	}
@@ -214,8 +231,8 @@ static void set_verdict(struct rf_query *query)
 			   rf_now(context) + (query->asking ? mute_ns : 4 * mute_ns));
 }
 
-/* A query that knows of this rank alone, in the place of one about a later call. */
-static struct rf_query *query_begin(rf_comm *comm, uint64_t seq)
+/* A query that knows of this rank alone, in the place of the one that there was. */
+static struct rf_query *query_begin(rf_comm *comm, uint64_t seq, uint32_t round)
 {
 	size_t map_bytes = ((size_t)comm->size + 7) / 8;
 	struct rf_query *query = calloc(1, sizeof(*query) + 2 * map_bytes);
@@ -231,6 +248,8 @@ static struct rf_query *query_begin(rf_comm *comm, uint64_t seq)
 	rf_query_free(comm);
 	query->comm = comm;
 	query->seq = seq;
+	query->round = round;
+	query->begun_at = rf_now(comm->context);
 	query->map_bytes = map_bytes;
 	query->behind = query->answered + map_bytes;
 	query->gossip.fire = gossip_due;
@@ -252,42 +271,70 @@ static void query_ask(struct rf_query *query, uint64_t own_seq, int awaited)
 	set_verdict(query);
 }
 
+/* Whether the answers are good for a call that passes its deadline now. */
+static bool is_fresh(const struct rf_query *query)
+{
+	const rf_comm *comm = query->comm;
+	uint64_t mute_ns = (uint64_t)comm->agreed.mute_ms * MS;
+
+	return is_open(comm, query->seq) && rf_now(comm->context) < query->begun_at + mute_ns;
+}
+
 void rf_query_start(rf_comm *comm, uint64_t seq, int awaited_rank)
 {
 	struct rf_query *query = comm->query;
 
-	if (comm->state != RF_COMM_READY)
+	if (comm->state != RF_COMM_READY || (query && is_asking(query)))
 		return;
-	if (query && query->seq <= seq) {
-		/* Somebody asks already, of this call or of an earlier one. */
-		if (!query->asking)
-			query_ask(query, seq, awaited_rank);
+	if (query && query->seq <= seq && is_fresh(query)) {
+		query_ask(query, seq, awaited_rank);
 		return;
 	}
-	query = query_begin(comm, seq);
+	query = query_begin(comm, seq, comm->query_round + 1);
 	if (!query) {
 		rf_comm_fail(comm, RF_SEGMENT_REVOKE, RF_ERR_TIMEOUT, &awaited_rank,
 			     awaited_rank >= 0, "a call's deadline has passed");
 		return;
 	}
+	comm->query_round = query->round;
 	query_ask(query, seq, awaited_rank);
 	send_question(query, NULL);
 	tell_soon(query);
+}
+
+/* Whether a question takes the place of the query that there is. */
+static bool is_newer(const rf_comm *comm, uint64_t seq, uint32_t round)
+{
+	const struct rf_query *query = comm->query;
+
+	if (!query || round != query->round)
+		return round >= comm->query_round;
+	return seq < query->seq;
 }
 
 int rf_query_on_query(rf_comm *comm, struct rf_link *from, const struct rf_segment *segment,
 		      const uint8_t *payload)
 {
 	struct rf_cursor c = {(uint8_t *)payload, (uint8_t *)payload + segment->bytes, false};
+	bool right_size = rf_get_u32(&c) == (uint32_t)comm->size;
+	uint32_t round = rf_get_u32(&c);
 	struct rf_query *query = comm->query;
+	uint64_t seq = segment->seq;
 
-	if (rf_get_u32(&c) != (uint32_t)comm->size || c.failed)
+	if (!right_size || c.failed)
 		return RF_ERR_PROTOCOL;
-	if (comm->state != RF_COMM_READY || (query && query->seq <= segment->seq))
+	if (comm->state != RF_COMM_READY || !is_newer(comm, seq, round))
 		return RF_OK;
-	query = query_begin(comm, segment->seq);
+	if (query && is_asking(query) && query->own_seq < seq) {
+		/* Mine is about an earlier call, and as old: both are asked anew. */
+		seq = query->own_seq;
+		round++;
+		from = NULL;
+	}
+	query = query_begin(comm, seq, round);
 	if (!query)
 		return RF_ERR_NOMEM;
+	comm->query_round = round;
 	send_question(query, from);
 	tell_soon(query);
 	return RF_OK;
@@ -297,14 +344,15 @@ int rf_query_on_answer(rf_comm *comm, struct rf_link *from, const struct rf_segm
 		       const uint8_t *payload)
 {
 	struct rf_cursor c = {(uint8_t *)payload, (uint8_t *)payload + segment->bytes, false};
+	bool right_size = rf_get_u32(&c) == (uint32_t)comm->size;
+	uint32_t round = rf_get_u32(&c);
 	struct rf_query *query = comm->query;
 	size_t map_bytes = ((size_t)comm->size + 7) / 8;
 
 	(void)from;
-	if (rf_get_u32(&c) != (uint32_t)comm->size || c.failed ||
-	    segment->bytes != 4 + 2 * map_bytes)
+	if (!right_size || c.failed || segment->bytes != 8 + 2 * map_bytes)
 		return RF_ERR_PROTOCOL;
-	if (!query || query->seq != segment->seq)
+	if (!query || query->seq != segment->seq || query->round != round)
 		return RF_OK;
 	for (size_t i = 0; i < 2 * map_bytes; i++) {
 		uint8_t merged = query->answered[i] | c.at[i];

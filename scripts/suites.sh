@@ -71,7 +71,7 @@ skips_refuse() {
     mv "$suites_results.new" "$suites_results"
 }
 
-# What failed and what was skipped and why, then the closing line. 1: something failed.
+# What was skipped and what failed and why, then the closing line. 1: something failed.
 suites_end() {
     local passed failed skipped
     passed=$(grep -c '^PASS' "$suites_results")
@@ -79,7 +79,8 @@ suites_end() {
     skipped=$(grep -c '^SKIP' "$suites_results")
     [ -z "$suites_parent" ] || cat "$suites_results" >>"$suites_parent"
     echo
-    sed -n 's/^SKIP /skipped: /p; s/^FAIL /failed: /p' "$suites_results" | sed 's/ | /: /' | sort
+    sed -n 's/^SKIP /skipped: /p' "$suites_results" | sed 's/ | /: /' | sort
+    sed -n 's/^FAIL /failed: /p' "$suites_results" | sed 's/ | /: /' | sort
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ] && [ "$passed" != 0 ]
 }
@@ -103,7 +104,10 @@ results_of_make_check() {
                 why=$(grep -v -e '^$' -e "^SKIP ${test}[. ]" "${trs%.trs}.log" | tail -n 1)
                 result_add SKIP "$name/$test" "${why:-no reason given}" ;;
             *)
-                result_add FAIL "$name/$test"
+                # What a test says of its failure names a line of source, or says so in words.
+                why=$(grep -a -m 1 -E '[.](c|cc|h|sh|py):[0-9]+:|FAILED|ERROR|not ok|[Aa]ssert' \
+                    "${trs%.trs}.log")
+                result_add FAIL "$name/$test" "${why:-it gives no reason}"
                 echo "    ---- $test"
                 tail -n 40 "${trs%.trs}.log" | sed 's/^/    | /' ;;
         esac

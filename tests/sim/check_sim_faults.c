@@ -233,6 +233,54 @@ static void a_later_call_is_not_forgotten(uint64_t seed)
 	end_world(&fault);
 }
 
+static bool is_named(const struct fault_world *fault, int rank, int culprit)
+{
+	rf_failure failure = RF_FAILURE_INIT;
+	int ranks[64];
+
+	failure.ranks = ranks;
+	failure.rank_capacity = 64;
+	return rf_comm_failure(fault->world.comms[rank], &failure) == 1 && names(&failure, culprit);
+}
+
+/* All have answered a query about a call that then ended. Right after it one falls silent: the
+ * answer that it gave before does not hide it. */
+static void silence_after_an_answer_is_named(uint64_t seed)
+{
+	struct fault_world fault;
+	rf_call_options quick = RF_CALL_OPTIONS_INIT;
+	int size = 3 + (int)(seed % 11), late, silent;
+
+	setup_world(&fault, seed, size, 1000);
+	fault.count = 1;
+	late = (int)rf_sim_random(fault.world.sim, (uint64_t)size);
+	silent = (late + 1 + (int)rf_sim_random(fault.world.sim, (uint64_t)size - 1)) % size;
+	start_sums(&fault, late);
+	world_pass(&fault.world, SECOND + SECOND / 10);
+	WORLD_CHECK(start_sum(&fault, late) == RF_OK, "rank %d does not start", late);
+	WORLD_CHECK(world_run(&fault.world, fault.requests, (size_t)size, SECOND / 4),
+		    "a late rank is not waited for");
+	for (int rank = 0; rank < size; rank++)
+		WORLD_CHECK(world_take(&fault.requests[rank]) == RF_OK, "the late sum fails");
+	rf_sim_silence(fault.world.sim, (unsigned)silent, true);
+	quick.deadline_ms = 50;
+	for (int rank = 0; rank < size; rank++)
+		WORLD_CHECK(rank == silent ||
+				    rf_iallreduce(fault.world.comms[rank], RF_IN_PLACE,
+						  buffer_of(&fault, rank), fault.count, RF_FLOAT32,
+						  RF_SUM, &quick, &fault.requests[rank]) == RF_OK,
+			    "rank %d does not start", rank);
+	fault.world.dead[silent] = true; /* it will not be asked */
+	check_ends(&fault, 3 * SECOND, RF_ERR_TIMEOUT, silent);
+	for (int rank = 0; rank < size; rank++)
+		WORLD_CHECK(rank == silent || !is_named(&fault, rank, late),
+			    "rank %d names rank %d, which was late before", rank, late);
+	rf_sim_silence(fault.world.sim, (unsigned)silent, false);
+	fault.world.dead[silent] = false;
+	world_pass(&fault.world, 2 * SECOND);
+	end_world(&fault);
+}
+
 static void an_abort_ends_all_calls(uint64_t seed)
 {
 	struct fault_world fault;
@@ -454,6 +502,7 @@ static void (*const cases[])(uint64_t seed) = {
 	a_mismatch_is_told_to_all,        others_go_on,
 	a_cut_stream_hangs_nobody,        a_communicator_after_another_is_whole,
 	a_later_call_is_not_forgotten,    a_death_ends_a_split,
+	silence_after_an_answer_is_named,
 };
 
 static void one_case(uint64_t seed)
